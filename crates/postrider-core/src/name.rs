@@ -1,0 +1,48 @@
+//! Namespaces and topics: the address of a message.
+//!
+//! A name is compared byte for byte, goes onto every wire and into metrics labels, so it is kept plain:
+//! ASCII letters, digits and `. _ - : /`, at most [`MAX_LENGTH`] bytes. Names are always bound as
+//! parameters and never become part of SQL text; identifiers that do are checked in the store crate.
+
+use crate::message::InvalidMessage;
+
+/// The longest namespace or topic, in bytes.
+pub const MAX_LENGTH: usize = 200;
+
+/// Checks a namespace or topic; `what` names it in the error.
+pub fn check(what: &'static str, name: &str) -> Result<(), InvalidMessage> {
+    if name.is_empty() {
+        return Err(InvalidMessage::Empty { what });
+    }
+    if name.len() > MAX_LENGTH {
+        return Err(InvalidMessage::TooLong { what, length: name.len(), limit: MAX_LENGTH });
+    }
+    match name.chars().find(|c| !is_allowed(*c)) {
+        Some(found) => Err(InvalidMessage::BadCharacter { what, found }),
+        None => Ok(()),
+    }
+}
+
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':' | '/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names_pass() {
+        for name in ["shop", "mini-chat", "usage.finalized", "a/b:c_d", &"x".repeat(MAX_LENGTH)] {
+            assert!(check("topic", name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_and_named() {
+        for name in ["", "a b", "a\0b", "naïve", "a'b", "a;b", "a\n", "a\"b", &"x".repeat(MAX_LENGTH + 1)] {
+            let error = check("topic", name).expect_err(name);
+            assert!(error.to_string().contains("topic"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The seam to a destination.
+
+use std::future::Future;
+
+use async_trait::async_trait;
+
+use crate::outcome::{Outcome, PublishError};
+use crate::store::ClaimedMessage;
+
+/// Where messages go. A sink knows no store; it says one [`Outcome`] per message and nothing else.
+///
+/// A publish may be cut off at the dispatcher's time limit, and the same message may come again with the
+/// same id: the contract is at least once.
+#[async_trait]
+pub trait Sink: Send + Sync + 'static {
+    /// The most messages in one call of [`publish`](Self::publish).
+    fn max_batch(&self) -> usize {
+        1
+    }
+
+    /// Publishes a batch and answers one outcome per message, in the same order. A message that fails
+    /// fails alone.
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome>;
+
+    /// Whether the destination answers. Asked while the breaker is open, before messages are risked on it;
+    /// the error text is for the operator.
+    async fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Makes a sink of a closure: `Ok` is delivered, an error says whether to retry (see [`PublishError`]).
+///
+/// ```
+/// use postrider_core::{PublishError, callback};
+///
+/// let sink = callback(|message| async move {
+///     println!("{} {}", message.topic, message.id);
+///     Ok::<(), PublishError>(())
+/// });
+/// # let _ = sink;
+/// ```
+pub fn callback<F, Answer, E>(publish: F) -> impl Sink
+where
+    F: Fn(ClaimedMessage) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<PublishError> + Send + 'static,
+{
+    Callback(publish)
+}
+
+struct Callback<F>(F);
+
+#[async_trait]
+impl<F, Answer, E> Sink for Callback<F>
+where
+    F: Fn(ClaimedMessage) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Result<(), E>> + Send + 'static,
+    E: Into<PublishError> + Send + 'static,
+{
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for message in batch {
+            outcomes.push(match (self.0)(message.clone()).await {
+                Ok(()) => Outcome::Accepted,
+                Err(error) => error.into().into(),
+            });
+        }
+        outcomes
+    }
+}

@@ -1,0 +1,45 @@
+-- Takes eligible rows under a lease: expired leases first, then what has been due for longest, in equal shares for the namespaces in scope.
+-- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs, $7 max bytes
+-- Uses {name}_lease_idx and {name}_due_idx, then the rows' addresses.
+with recursive expired as materialized (
+  select ctid, {size} as size
+  from {table}
+  where status = 'processing' and locked_until < now()
+    and attempts < coalesce(max_attempts, $3::int) and not {suspect}
+    and {in_scope}
+  order by locked_until
+  limit $4::bigint
+  for update skip locked
+),
+{namespaces},
+share as materialized (
+  select namespace, ceil(($4::bigint - (select count(*) from expired))::numeric / count(*) over ())::bigint as size
+  from (
+    select namespace from namespaces where due_at <= now()
+    union all
+    select unnest($1::text[])) as wanted(namespace)
+),
+due as materialized (
+  select row.ctid, row.size
+  from share, lateral (
+    select ctid, {size} as size, next_attempt_at, seq
+    from {table}
+    where status = 'pending' and namespace = share.namespace and next_attempt_at <= now()
+      and attempts < coalesce(max_attempts, $3::int)
+      and ($2::uuid is null or tenant_id = $2::uuid)
+    order by next_attempt_at, seq
+    limit share.size
+    for update skip locked) as row
+),
+picked as materialized (
+  select ctid from (
+    select ctid, sum(size) over (rows unbounded preceding) - size as before
+    from (select ctid, size from expired union all select ctid, size from due) as both) as counted
+  where before < $7::bigint
+  limit $4::bigint
+)
+update {table} as row
+set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
+    locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
+where row.ctid = any (array(select ctid from picked))
+returning {claimed}

@@ -1,0 +1,18 @@
+-- Takes rows whose worker died on them repeatedly; claim.sql leaves them out.
+-- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs
+-- Uses {name}_lease_idx, then the rows' addresses.
+with picked as materialized (
+  select ctid
+  from {table}
+  where status = 'processing' and locked_until < now()
+    and attempts < coalesce(max_attempts, $3::int) and {suspect}
+    and {in_scope}
+  order by locked_until
+  limit $4::bigint
+  for update skip locked
+)
+update {table} as row
+set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
+    locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
+where row.ctid = any (array(select ctid from picked))
+returning {claimed}

@@ -1,0 +1,12 @@
+-- When the next row becomes eligible by the passing of time alone.
+-- $1 namespaces or null for all, $2 tenant or null
+-- Uses {name}_due_idx and {name}_lease_idx.
+with recursive {namespaces}
+select least(
+  (select min(due_at) from namespaces),
+  (select min(row.due_at) from unnest($1::text[]) as wanted(namespace), lateral (
+     select next_attempt_at as due_at from {table}
+     where status = 'pending' and namespace = wanted.namespace and ($2::uuid is null or tenant_id = $2::uuid)
+     order by next_attempt_at limit 1) as row),
+  (select locked_until from {table} where status = 'processing' and {in_scope} order by locked_until limit 1)
+) as due_at, now() as now

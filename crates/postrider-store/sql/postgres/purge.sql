@@ -1,0 +1,16 @@
+-- Deletes rows that finished long ago; one caller at a time, the others delete nothing.
+-- $1 namespaces or null for all, $2 tenant or null, $3 age µs, $4 limit
+-- Uses {finished_idx}, then the rows' addresses.
+with old as materialized (
+  select ctid
+  from {table}
+  where status = '{finished}' and {finished_at} < now() - $3::bigint * interval '1 microsecond'
+    and {in_scope}
+    and (select pg_try_advisory_xact_lock(hashtextextended('{bell} purge', 0)))
+  order by {finished_at}
+  limit $4::bigint
+  for update skip locked
+)
+delete from {table} as row
+where row.ctid = any (array(select ctid from old)) and status = '{finished}'
+returning 1

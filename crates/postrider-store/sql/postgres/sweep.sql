@@ -1,0 +1,42 @@
+-- Buries rows whose attempts are spent: leases that ran out, and due rows among the oldest whose allowance was lowered.
+-- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit
+-- Uses {name}_lease_idx and {name}_due_idx, then the rows' addresses. Answers nothing but whether suspects wait if nobody is buried.
+with recursive crashed as materialized (
+  select ctid
+  from {table}
+  where status = 'processing' and locked_until < now()
+    and attempts >= coalesce(max_attempts, $3::int)
+    and {in_scope}
+  order by locked_until
+  limit $4::bigint
+  for update skip locked
+),
+{namespaces},
+spent as materialized (
+  select row.ctid
+  from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
+    select ctid, attempts, max_attempts, tenant_id
+    from {table}
+    where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
+    order by next_attempt_at, seq
+    limit $4::bigint) as row
+  where row.attempts >= coalesce(row.max_attempts, $3::int) and ($2::uuid is null or row.tenant_id = $2::uuid)
+),
+buried as (
+  update {table} as row
+  set status = 'dead', locked_by = null, locked_until = null, updated_at = now(),
+      last_error = case when status = 'pending' then coalesce(last_error || ' ', '') || '(given up: all ' || attempts || ' attempts are spent)'
+        else 'delivery unknown: the worker of the last allowed attempt (' || attempts || ') stopped before it said how the attempt ended' end
+  where row.ctid = any (array(select ctid from crashed union all select ctid from spent))
+    and (status = 'processing' and locked_until < now() or status = 'pending' and next_attempt_at <= now())
+    and attempts >= coalesce(max_attempts, $3::int)
+  returning row.id
+)
+select buried.id, waiting.suspects
+from (
+  select exists (
+    select from {table}
+    where status = 'processing' and locked_until < now()
+      and attempts < coalesce(max_attempts, $3::int) and {suspect}
+      and {in_scope}) as suspects) as waiting
+left join buried on true

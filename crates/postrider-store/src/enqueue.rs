@@ -1,0 +1,137 @@
+//! The producer's side: writing messages in the caller's own transaction.
+//!
+//! [`Outbox::enqueue`] takes a transaction and nothing else: a pool or an autocommit connection does not
+//! implement [`CallerTransaction`], so a message cannot be written apart from the change it tells of. Input is
+//! checked before SQL, and a duplicate never aborts the transaction.
+
+use std::future::Future;
+
+use postrider_core::message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
+
+use crate::names::Names;
+
+/// An outbox to write to: where it is, and how large messages may be. Cheap to clone; make one and keep it.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    names: Names,
+    limits: Limits,
+    #[cfg(feature = "postgres")]
+    pub(crate) statements: std::sync::Arc<crate::postgres::statements::EnqueueStatements>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new(Names::default())
+    }
+}
+
+impl Outbox {
+    /// An outbox with these names and the default limits.
+    pub fn new(names: Names) -> Self {
+        Self {
+            #[cfg(feature = "postgres")]
+            statements: crate::postgres::statements::EnqueueStatements::render(&names).into(),
+            limits: Limits::default(),
+            names,
+        }
+    }
+
+    /// Replaces the limits.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Where the outbox is.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Writes a message in the caller's transaction. It is delivered if and only if that transaction commits.
+    ///
+    /// With a dedupe key that is there already, nothing is written and the answer is [`Enqueued::Already`]
+    /// with the id of the row that has it, also when that row came from a transaction which committed while
+    /// this one waited.
+    pub async fn enqueue<T: CallerTransaction>(
+        &self,
+        transaction: T,
+        message: impl Into<Message>,
+    ) -> Result<Enqueued, EnqueueError> {
+        let row = self.check(0, message.into())?;
+        let answers = transaction.insert(self, vec![row]).await?;
+        answers.into_iter().next().ok_or(EnqueueError::KeyContended)
+    }
+
+    /// Writes many messages with one statement; one answer per message, in their order. If one message is
+    /// refused, none is written.
+    pub async fn enqueue_many<T: CallerTransaction, M: Into<Message>>(
+        &self,
+        transaction: T,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<Enqueued>, EnqueueError> {
+        let rows = messages.into_iter().enumerate().map(|(index, message)| self.check(index, message.into()));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        transaction.insert(self, rows).await
+    }
+
+    fn check(&self, index: usize, message: Message) -> Result<NewRow, EnqueueError> {
+        message.into_row(&self.limits).map_err(|source| EnqueueError::Invalid { index, source })
+    }
+}
+
+/// A transaction that a caller has open: the only place where messages are written.
+///
+/// | users of | pass |
+/// |---|---|
+/// | sqlx | `&mut sqlx::Transaction<'_, Postgres>` |
+/// | tokio-postgres, deadpool | `&tokio_postgres::Transaction<'_>` |
+/// | SeaORM | `&sea_orm::DatabaseTransaction` |
+/// | diesel-async | `DieselTransaction::of(&mut connection)?`, inside `connection.transaction(…)` |
+/// | tests in memory | `&mut MemoryTransaction` |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transaction that Postrider can write a message in",
+    note = "pass the transaction your change is made in, by reference; a pool or a plain connection would write the message apart from it"
+)]
+pub trait CallerTransaction: Send {
+    /// Inserts checked rows and answers for each, in their order. Called by [`Outbox`].
+    fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> impl Future<Output = Result<Vec<Enqueued>, EnqueueError>> + Send;
+}
+
+/// What an error of the producer's database driver looks like here.
+pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An enqueue failed; nothing was written by it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// The message was refused before SQL; the transaction is still usable.
+    #[error("message {index} was refused: {source}")]
+    Invalid {
+        /// Which message of the call, counted from 0.
+        index: usize,
+        /// Why.
+        source: InvalidMessage,
+    },
+    /// No transaction is open on the connection; the message would not be bound to any change.
+    #[error("no transaction is open on this connection; enqueue inside the transaction that makes the change")]
+    NotInTransaction,
+    /// A deadlock or serialisation failure: roll the transaction back and try it again as a whole.
+    #[error("the database could not serialise this transaction; roll it back and try it again")]
+    Conflict(#[source] DriverError),
+    /// The row that holds the dedupe key vanished each time it was looked for; try the transaction again.
+    #[error("rows with this dedupe key come and go; roll the transaction back and try it again")]
+    KeyContended,
+    /// The database refused the statement; the transaction must be rolled back.
+    #[error("the database refused the message; check that the migrations were run and that the role may write the outbox")]
+    Database(#[source] DriverError),
+}
+
+impl EnqueueError {
+    /// Whether the whole transaction may succeed when it is tried again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Conflict(_) | Self::KeyContended)
+    }
+}

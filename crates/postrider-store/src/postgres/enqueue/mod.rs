@@ -1,0 +1,139 @@
+//! Writing rows in a caller's PostgreSQL transaction, whatever driver opened it.
+//!
+//! A driver says how to run three statements; [`insert_rows`] is the rule they share. The statement inserts and
+//! skips a dedupe key that is there already. On a conflict with a transaction that is still open, PostgreSQL
+//! waits for it to end: if it rolls back our row goes in, if it commits ours is skipped and a second statement,
+//! with a newer snapshot, finds the winner's id. Nothing of this aborts the caller's transaction. Under
+//! REPEATABLE READ the winner is invisible and PostgreSQL itself raises a serialisation failure instead.
+
+#[cfg(feature = "diesel-async")]
+mod diesel;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
+mod sqlx;
+#[cfg(feature = "tokio-postgres")]
+mod tokio_postgres;
+
+use std::collections::{HashMap, HashSet};
+
+use postrider_core::message::{Enqueued, NewRow};
+use uuid::Uuid;
+
+#[cfg(feature = "diesel-async")]
+pub use self::diesel::DieselTransaction;
+use super::statements::{EnqueueStatements, Sql};
+use crate::enqueue::EnqueueError;
+
+/// A row with the same dedupe key can be deleted between the insert and the look; a few rounds settle that.
+const ROUNDS: usize = 3;
+
+/// How a driver runs the producer's statements.
+trait Driver: Send {
+    /// Runs `enqueue_one.sql`; whether the row was written.
+    fn insert_one(&mut self, sql: &Sql, row: &NewRow) -> impl Future<Output = Result<bool, EnqueueError>> + Send;
+
+    /// Runs `enqueue_many.sql`; the ids that were written.
+    fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> impl Future<Output = Result<Vec<Uuid>, EnqueueError>> + Send;
+
+    /// Runs `enqueue_find.sql`; pairs of a position, counted from 1, and the id there.
+    fn find(&mut self, sql: &Sql, keys: Keys<'_>) -> impl Future<Output = Result<Vec<(i64, Uuid)>, EnqueueError>> + Send;
+}
+
+/// Rows turned into columns, one array parameter each.
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    namespaces: Vec<&'a str>,
+    topics: Vec<&'a str>,
+    keys: Vec<Option<&'a str>>,
+    tenants: Vec<Option<Uuid>>,
+    dedupe_keys: Vec<Option<&'a str>>,
+    payloads: Vec<&'a str>,
+    payload_bytes: Vec<Option<&'a [u8]>>,
+    headers: Vec<&'a str>,
+    deliver_at: Vec<Option<i64>>,
+    delays: Vec<Option<i64>>,
+    max_attempts: Vec<Option<i32>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(rows: &[&'a NewRow]) -> Self {
+        let mut columns = Self::default();
+        for row in rows {
+            columns.ids.push(row.id);
+            columns.namespaces.push(&row.namespace);
+            columns.topics.push(&row.topic);
+            columns.keys.push(row.key.as_deref());
+            columns.tenants.push(row.tenant_id);
+            columns.dedupe_keys.push(row.dedupe_key.as_deref());
+            columns.payloads.push(&row.payload);
+            columns.payload_bytes.push(row.payload_bytes.as_deref());
+            columns.headers.push(&row.headers);
+            columns.deliver_at.push(row.deliver_at_micros);
+            columns.delays.push(row.delay_micros);
+            columns.max_attempts.push(row.max_attempts);
+        }
+        columns
+    }
+}
+
+/// Where to look for rows that hold a dedupe key.
+#[derive(Default)]
+struct Keys<'a> {
+    namespaces: Vec<&'a str>,
+    topics: Vec<&'a str>,
+    dedupe_keys: Vec<&'a str>,
+}
+
+impl<'a> Keys<'a> {
+    fn of(rows: &[&'a NewRow]) -> Self {
+        let mut keys = Self::default();
+        for row in rows {
+            keys.namespaces.push(&row.namespace);
+            keys.topics.push(&row.topic);
+            keys.dedupe_keys.push(row.dedupe_key.as_deref().unwrap_or_default());
+        }
+        keys
+    }
+}
+
+async fn insert_rows(
+    driver: &mut impl Driver,
+    statements: &EnqueueStatements,
+    rows: &[NewRow],
+) -> Result<Vec<Enqueued>, EnqueueError> {
+    let mut answers: HashMap<Uuid, Enqueued> = HashMap::with_capacity(rows.len());
+    let mut open: Vec<&NewRow> = rows.iter().collect();
+    for _ in 0..ROUNDS {
+        for id in write(driver, statements, &open).await? {
+            answers.insert(id, Enqueued::New(id));
+        }
+        open.retain(|row| !answers.contains_key(&row.id));
+        if open.is_empty() {
+            break;
+        }
+        for (position, id) in driver.find(&statements.enqueue_find, Keys::of(&open)).await? {
+            let row = usize::try_from(position - 1).ok().and_then(|at| open.get(at));
+            answers.extend(row.map(|row| (row.id, Enqueued::Already(id))));
+        }
+        open.retain(|row| !answers.contains_key(&row.id));
+        if open.is_empty() {
+            break;
+        }
+    }
+    rows.iter().map(|row| answers.get(&row.id).copied().ok_or(EnqueueError::KeyContended)).collect()
+}
+
+async fn write(
+    driver: &mut impl Driver,
+    statements: &EnqueueStatements,
+    rows: &[&NewRow],
+) -> Result<HashSet<Uuid>, EnqueueError> {
+    match rows {
+        [row] => {
+            let written = driver.insert_one(&statements.enqueue_one, row).await?;
+            Ok(written.then_some(row.id).into_iter().collect())
+        }
+        rows => Ok(driver.insert_many(&statements.enqueue_many, Columns::of(rows)).await?.into_iter().collect()),
+    }
+}

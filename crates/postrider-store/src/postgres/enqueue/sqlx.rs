@@ -1,0 +1,64 @@
+//! `enqueue` for users of sqlx.
+
+use postrider_core::message::{Enqueued, NewRow};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
+use uuid::Uuid;
+
+use super::{Columns, Driver, Keys, insert_rows};
+use crate::enqueue::{CallerTransaction, EnqueueError, Outbox};
+use crate::postgres::error::{for_producer, sqlstate};
+use crate::postgres::statements::Sql;
+
+impl CallerTransaction for &mut Transaction<'_, Postgres> {
+    async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
+        insert_rows(&mut Sqlx(self), &outbox.statements, &rows).await
+    }
+}
+
+struct Sqlx<'a>(&'a mut PgConnection);
+
+impl Driver for Sqlx<'_> {
+    async fn insert_one(&mut self, sql: &Sql, row: &NewRow) -> Result<bool, EnqueueError> {
+        let query = sqlx::query(AssertSqlSafe(sql.clone()))
+            .bind(row.id)
+            .bind(&*row.namespace)
+            .bind(&*row.topic)
+            .bind(&row.key)
+            .bind(row.tenant_id)
+            .bind(&row.dedupe_key)
+            .bind(&row.payload)
+            .bind(&row.payload_bytes)
+            .bind(&row.headers)
+            .bind(row.deliver_at_micros)
+            .bind(row.delay_micros)
+            .bind(row.max_attempts);
+        Ok(query.fetch_optional(&mut *self.0).await.map_err(failed)?.is_some())
+    }
+
+    async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
+        let query = sqlx::query(AssertSqlSafe(sql.clone()))
+            .bind(columns.ids)
+            .bind(columns.namespaces)
+            .bind(columns.topics)
+            .bind(columns.keys)
+            .bind(columns.tenants)
+            .bind(columns.dedupe_keys)
+            .bind(columns.payloads)
+            .bind(columns.payload_bytes)
+            .bind(columns.headers)
+            .bind(columns.deliver_at)
+            .bind(columns.delays)
+            .bind(columns.max_attempts);
+        let rows = query.fetch_all(&mut *self.0).await.map_err(failed)?;
+        rows.iter().map(|row| row.try_get(0).map_err(failed)).collect()
+    }
+
+    async fn find(&mut self, sql: &Sql, keys: Keys<'_>) -> Result<Vec<(i64, Uuid)>, EnqueueError> {
+        let query = sqlx::query_as(AssertSqlSafe(sql.clone())).bind(keys.namespaces).bind(keys.topics).bind(keys.dedupe_keys);
+        query.fetch_all(&mut *self.0).await.map_err(failed)
+    }
+}
+
+fn failed(error: sqlx::Error) -> EnqueueError {
+    for_producer(sqlstate(&error).as_deref(), error)
+}

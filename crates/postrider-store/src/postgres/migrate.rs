@@ -1,0 +1,122 @@
+//! Bringing a database's schema up to date.
+//!
+//! All missing versions run in one transaction under an advisory lock, and PostgreSQL's DDL is transactional:
+//! two processes do not meet, a failure half way leaves nothing behind, and a second run does nothing.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
+
+use postrider_core::store::{StoreError, StoreErrorKind};
+
+use super::error::for_relay;
+use super::statements::{bell, render};
+use crate::names::Names;
+
+/// One version of the schema.
+#[derive(Debug, Clone, Copy)]
+struct Migration {
+    version: i32,
+    name: &'static str,
+    template: &'static str,
+}
+
+const MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, name: "outbox", template: include_str!("../../sql/postgres/migrations/0001_outbox.sql") },
+    Migration {
+        version: 2,
+        name: "enqueue_function",
+        template: include_str!("../../sql/postgres/migrations/0002_enqueue_function.sql"),
+    },
+];
+
+/// The version of the schema that this library writes and reads.
+pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// The SQL of all versions, for teams that run their migrations with a tool of their own.
+pub fn script(names: &Names) -> String {
+    let parts = MIGRATIONS.iter().map(|migration| {
+        format!("-- {:04} {}\n{}\n", migration.version, migration.name, render(names, migration.template, &[]))
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// Runs what is missing and answers which versions that were.
+pub async fn run(pool: &PgPool, names: &Names) -> Result<Vec<i32>, StoreError> {
+    let mut connection = pool.acquire().await.map_err(failed)?;
+    run_on(&mut connection, names).await
+}
+
+async fn run_on(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32>, StoreError> {
+    let mut transaction = connection.begin().await.map_err(failed)?;
+    lock(&mut transaction, names).await.map_err(failed)?;
+    prepare(&mut transaction, names).await.map_err(failed)?;
+    let applied = applied(&mut transaction, names).await.map_err(failed)?;
+    refuse_newer(&applied, names)?;
+    let mut ran = Vec::new();
+    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
+        apply(&mut transaction, names, migration).await.map_err(failed)?;
+        ran.push(migration.version);
+    }
+    transaction.commit().await.map_err(failed)?;
+    Ok(ran)
+}
+
+fn failed(error: sqlx::Error) -> StoreError {
+    for_relay("migrate", error)
+}
+
+async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .persistent(false)
+        .bind(format!("{} migrate", bell(names)))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Makes the schema and the table of versions. `create schema if not exists` wants a privilege even when the
+/// schema is there, so it is looked for first.
+async fn prepare(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    let exists: bool = sqlx::query_scalar("select exists (select from pg_namespace where nspname = $1)")
+        .persistent(false)
+        .bind(names.schema())
+        .fetch_one(&mut *connection)
+        .await?;
+    let schema = if exists { "" } else { "create schema {schema};\n" };
+    let template = format!(
+        "{schema}create table if not exists {{migrations}} (\n  version int primary key,\n  name text not null,\n  applied_at timestamptz not null default now()\n);"
+    );
+    sqlx::raw_sql(AssertSqlSafe(render(names, &template, &[]))).execute(connection).await?;
+    Ok(())
+}
+
+async fn applied(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32>, sqlx::Error> {
+    let sql = render(names, "select version from {migrations}", &[]);
+    let rows = sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(connection).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+fn refuse_newer(applied: &[i32], names: &Names) -> Result<(), StoreError> {
+    match applied.iter().max() {
+        Some(newest) if *newest > LATEST => Err(StoreError::new(
+            StoreErrorKind::Schema,
+            format!(
+                "schema {:?} is at version {newest}, this Postrider knows up to {LATEST}; run a newer Postrider's migrations instead",
+                names.schema()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn apply(connection: &mut PgConnection, names: &Names, migration: &Migration) -> Result<(), sqlx::Error> {
+    tracing::info!(version = migration.version, name = migration.name, schema = names.schema(), "migrating the outbox");
+    sqlx::raw_sql(AssertSqlSafe(render(names, migration.template, &[]))).execute(&mut *connection).await?;
+    let record = render(names, "insert into {migrations} (version, name) values ($1, $2)", &[]);
+    sqlx::query(AssertSqlSafe(record))
+        .persistent(false)
+        .bind(migration.version)
+        .bind(migration.name)
+        .execute(connection)
+        .await?;
+    Ok(())
+}

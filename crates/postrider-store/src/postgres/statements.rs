@@ -1,0 +1,214 @@
+//! SQL text, rendered once from validated names. No other module puts SQL together.
+
+use std::sync::Arc;
+
+use postrider_core::store::{Finished, SUSPECT_AFTER};
+
+use crate::names::Names;
+
+/// Rendered SQL text, cheap to hand to a driver.
+pub type Sql = Arc<str>;
+
+/// The channel that rings; the payload says for which table.
+pub const CHANNEL: &str = "postrider";
+
+/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
+const LANES_PER_CLAIM: &str = "64";
+
+/// The name that the doorbell's locks and rings go by.
+pub fn bell(names: &Names) -> String {
+    format!("postrider:{}.{}", names.schema(), names.table())
+}
+
+/// What a producer runs.
+#[derive(Debug)]
+#[allow(missing_docs)] // one `.sql` file each
+pub struct EnqueueStatements {
+    pub enqueue_one: Sql,
+    pub enqueue_many: Sql,
+    pub enqueue_find: Sql,
+}
+
+impl EnqueueStatements {
+    /// Renders the statements for these names.
+    pub fn render(names: &Names) -> Self {
+        let sql = |template| Sql::from(render(names, template, &[]));
+        Self {
+            enqueue_one: sql(include_str!("../../sql/postgres/enqueue_one.sql")),
+            enqueue_many: sql(include_str!("../../sql/postgres/enqueue_many.sql")),
+            enqueue_find: sql(include_str!("../../sql/postgres/enqueue_find.sql")),
+        }
+    }
+}
+
+/// A statement about leased rows, for both ways to find them.
+#[derive(Debug)]
+pub struct LeaseStatement {
+    /// Looks where the rows were when they were claimed.
+    pub by_address: Sql,
+    /// Looks them up by id, for rows that moved since.
+    pub by_id: Sql,
+}
+
+/// What a relay runs.
+#[derive(Debug)]
+#[allow(missing_docs)] // one `.sql` file each
+pub struct StoreStatements {
+    pub claim: Sql,
+    pub claim_fair: Sql,
+    pub claim_suspects: Sql,
+    pub extend: LeaseStatement,
+    pub ack: LeaseStatement,
+    pub ack_delete: LeaseStatement,
+    pub nack: LeaseStatement,
+    pub bury: LeaseStatement,
+    pub release: LeaseStatement,
+    pub sweep: Sql,
+    pub purge_delivered: Sql,
+    pub purge_dead: Sql,
+    pub replay: Sql,
+    pub stats: Sql,
+    pub next_due: Sql,
+    pub doorbell_arm: Sql,
+    pub doorbell_disarm: Sql,
+    pub doorbell_ring: Sql,
+}
+
+impl StoreStatements {
+    /// Renders the statements for these names.
+    pub fn render(names: &Names) -> Self {
+        let sql = |template| Sql::from(render(names, template, &[]));
+        let leased = |template| LeaseStatement {
+            by_address: render(names, template, &[("{found}", "row.ctid = any ($1::tid[])")]).into(),
+            by_id: render(names, template, &[("{found}", "$1::tid[] is not null and row.id = any ($2::uuid[])")]).into(),
+        };
+        let purge = |finished| render(names, include_str!("../../sql/postgres/purge.sql"), &finished_fragments(finished)).into();
+        Self {
+            claim: sql(include_str!("../../sql/postgres/claim.sql")),
+            claim_fair: sql(include_str!("../../sql/postgres/claim_fair.sql")),
+            claim_suspects: sql(include_str!("../../sql/postgres/claim_suspects.sql")),
+            extend: leased(include_str!("../../sql/postgres/extend.sql")),
+            ack: leased(include_str!("../../sql/postgres/ack.sql")),
+            ack_delete: leased(include_str!("../../sql/postgres/ack_delete.sql")),
+            nack: leased(include_str!("../../sql/postgres/nack.sql")),
+            bury: leased(include_str!("../../sql/postgres/bury.sql")),
+            release: leased(include_str!("../../sql/postgres/release.sql")),
+            sweep: sql(include_str!("../../sql/postgres/sweep.sql")),
+            purge_delivered: purge(Finished::Delivered),
+            purge_dead: purge(Finished::Dead),
+            replay: sql(include_str!("../../sql/postgres/replay.sql")),
+            stats: sql(include_str!("../../sql/postgres/stats.sql")),
+            next_due: sql(include_str!("../../sql/postgres/next_due.sql")),
+            doorbell_arm: sql(include_str!("../../sql/postgres/doorbell_arm.sql")),
+            doorbell_disarm: sql(include_str!("../../sql/postgres/doorbell_disarm.sql")),
+            doorbell_ring: sql(include_str!("../../sql/postgres/doorbell_ring.sql")),
+        }
+    }
+
+    /// Every statement with its name, so that a test can prepare them all.
+    pub fn all(&self) -> Vec<(&'static str, &str)> {
+        let leased: [(_, _, &LeaseStatement); 6] = [
+            ("extend", "extend by id", &self.extend),
+            ("ack", "ack by id", &self.ack),
+            ("ack_delete", "ack_delete by id", &self.ack_delete),
+            ("nack", "nack by id", &self.nack),
+            ("bury", "bury by id", &self.bury),
+            ("release", "release by id", &self.release),
+        ];
+        let mut all: Vec<(&'static str, &str)> = vec![
+            ("claim", &self.claim),
+            ("claim_fair", &self.claim_fair),
+            ("claim_suspects", &self.claim_suspects),
+            ("sweep", &self.sweep),
+            ("purge_delivered", &self.purge_delivered),
+            ("purge_dead", &self.purge_dead),
+            ("replay", &self.replay),
+            ("stats", &self.stats),
+            ("next_due", &self.next_due),
+            ("doorbell_arm", &self.doorbell_arm),
+            ("doorbell_disarm", &self.doorbell_disarm),
+            ("doorbell_ring", &self.doorbell_ring),
+        ];
+        for (by_address, by_id, statement) in leased {
+            all.push((by_address, &statement.by_address));
+            all.push((by_id, &statement.by_id));
+        }
+        all
+    }
+}
+
+fn finished_fragments(finished: Finished) -> [(&'static str, &'static str); 3] {
+    match finished {
+        Finished::Delivered => [
+            ("{finished}", "delivered"),
+            ("{finished_at}", "delivered_at"),
+            ("{finished_idx}", "the index on delivered rows"),
+        ],
+        Finished::Dead => [
+            ("{finished}", "dead"),
+            ("{finished_at}", "updated_at"),
+            ("{finished_idx}", "the index on dead rows"),
+        ],
+    }
+}
+
+/// Pieces that several statements share, so that they cannot come to differ.
+const FRAGMENTS: [(&str, &str); 7] = [
+    (
+        "{fence}",
+        "row.id = given.id and row.locked_by = given.worker and row.attempts = given.attempt and row.status = 'processing'",
+    ),
+    (
+        "{in_scope}",
+        "($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant_id = $2::uuid)",
+    ),
+    ("{suspect}", "attempts >= least({suspect_after}, coalesce(max_attempts, $3::int) - 1)"),
+    ("{size}", "pg_column_size(payload) + coalesce(pg_column_size(payload_bytes), 0)"),
+    ("{tenant}", "coalesce(tenant_id, '00000000-0000-0000-0000-000000000000')"),
+    (
+        "{claimed}",
+        "row.id, row.namespace, row.topic, row.key, row.tenant_id, row.dedupe_key, row.payload::text as payload, \
+         row.payload_bytes, nullif(row.headers::text, '{}') as headers, row.attempts, row.max_attempts, \
+         row.created_at, row.seq, row.ctid as address, now() as claimed_at",
+    ),
+    // Skips from one namespace with pending rows to the next, through the index on due rows.
+    (
+        "{namespaces}",
+        "namespaces(namespace, due_at) as (
+  (select namespace, next_attempt_at from {table}
+   where $1::text[] is null and status = 'pending'
+   order by namespace, next_attempt_at limit 1)
+  union all
+  select next.* from namespaces as last, lateral (
+    select namespace, next_attempt_at from {table}
+    where status = 'pending' and namespace > last.namespace
+    order by namespace, next_attempt_at limit 1) as next
+)",
+    ),
+];
+
+/// Puts names and fragments into a template, and leaves its header comment out.
+pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+    let body = template.lines().skip_while(|line| line.starts_with("--"));
+    let mut sql = body.collect::<Vec<_>>().join("\n");
+    for (placeholder, fragment) in own.iter().chain(&FRAGMENTS) {
+        sql = sql.replace(placeholder, fragment);
+    }
+    let (schema, prefix, name) = (names.schema(), names.prefix(), names.table());
+    for (placeholder, value) in [
+        ("{table}", format!("\"{schema}\".\"{name}\"")),
+        ("{schema}", format!("\"{schema}\"")),
+        ("{uuid_v7}", format!("\"{schema}\".\"{prefix}uuid_v7\"")),
+        ("{enqueue}", format!("\"{schema}\".\"{prefix}enqueue\"")),
+        ("{function}", format!("\"{prefix}enqueue\"")),
+        ("{migrations}", format!("\"{schema}\".\"{prefix}migrations\"")),
+        ("{name}", name.to_owned()),
+        ("{bell}", bell(names)),
+        ("{channel}", CHANNEL.to_owned()),
+        ("{suspect_after}", SUSPECT_AFTER.to_string()),
+        ("{lanes_per_claim}", LANES_PER_CLAIM.to_owned()),
+    ] {
+        sql = sql.replace(placeholder, &value);
+    }
+    sql
+}

@@ -1,0 +1,317 @@
+//! The relay's verbs on PostgreSQL, one statement each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::doorbell::Doorbell;
+use postrider_core::lease::{Lease, RowAddress};
+use postrider_core::store::{
+    Bury, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Replay, Scope, Settled, Stats,
+    Store, StoreError, StoreErrorKind, Swept,
+};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::{Arguments, Encode, PgPool, Postgres, Row, Type};
+use uuid::Uuid;
+
+use super::claimed::{claimed, last_lane};
+use super::doorbell::PgDoorbell;
+use super::error::for_relay;
+use super::migrate;
+use super::run::Runner;
+use super::statements::{LeaseStatement, Sql, StoreStatements, bell};
+use super::types::{Micros, Tid, micros};
+use crate::enqueue::Outbox;
+use crate::names::Names;
+
+/// An outbox in a PostgreSQL database, as a relay sees it. Cheap to clone.
+///
+/// A dispatcher uses three connections of the pool at once under load (claim, settle, maintain) and one more
+/// to listen on while it is idle.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    runner: Runner,
+    names: Names,
+    statements: Arc<StoreStatements>,
+}
+
+impl PostgresStore {
+    /// The outbox with these names in the pool's database. Opens no connection.
+    pub fn new(pool: PgPool, names: Names) -> Self {
+        let statements = StoreStatements::render(&names).into();
+        Self { runner: Runner::new(pool), names, statements }
+    }
+
+    /// Says that a pooler in transaction mode (PgBouncer) is between us and the database: statements then run
+    /// in explicit transactions, none is prepared by name, and nothing depends on the session. The pool must be
+    /// made with `statement_cache_capacity(0)`. There is no bell through such a pooler, so dispatchers poll.
+    pub fn behind_pooler(mut self, yes: bool) -> Self {
+        self.runner.behind_pooler = yes;
+        self
+    }
+
+    /// Brings the schema up to date; safe to call from every process at start.
+    pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
+        migrate::run(&self.runner.pool, &self.names).await
+    }
+
+    /// The producer's side of the same outbox.
+    pub fn outbox(&self) -> Outbox {
+        Outbox::new(self.names.clone())
+    }
+
+    /// The statements it runs, for reviews and tests.
+    pub fn statements(&self) -> &StoreStatements {
+        &self.statements
+    }
+
+    /// Runs a settling statement where the rows were, then by id for those that were not found there.
+    async fn settle<B>(&self, verb: &'static str, sql: &LeaseStatement, leases: &[Lease], bind: B) -> Result<Vec<PgRow>, StoreError>
+    where
+        B: Fn(&mut Bound, &[usize]) + Send + Sync,
+    {
+        let all: Vec<usize> = (0..leases.len()).collect();
+        let mut rows = self.settle_some(verb, &sql.by_address, leases, &all, &bind).await?;
+        if rows.len() < leases.len() {
+            let found = ids(&rows)?;
+            let moved: Vec<usize> = all.into_iter().filter(|at| !found.contains_key(&leases[*at].id)).collect();
+            rows.extend(self.settle_some(verb, &sql.by_id, leases, &moved, &bind).await?);
+        }
+        Ok(rows)
+    }
+
+    async fn settle_some<B>(
+        &self,
+        verb: &'static str,
+        sql: &Sql,
+        leases: &[Lease],
+        which: &[usize],
+        bind: &B,
+    ) -> Result<Vec<PgRow>, StoreError>
+    where
+        B: Fn(&mut Bound, &[usize]) + Send + Sync,
+    {
+        let arguments = || {
+            let mut bound = Bound::default();
+            bound.add(which.iter().map(|at| Tid(leases[*at].address)).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| leases[*at].id).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| leases[*at].worker).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| leases[*at].attempt).collect::<Vec<_>>());
+            bind(&mut bound, which);
+            bound.finish()
+        };
+        self.runner.fetch(verb, sql, arguments).await
+    }
+}
+
+/// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
+#[derive(Default)]
+struct Bound {
+    arguments: PgArguments,
+    failed: Option<sqlx::error::BoxDynError>,
+}
+
+impl Bound {
+    fn add<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(&mut self, value: T) -> &mut Self {
+        if let Err(error) = self.arguments.add(value) {
+            self.failed.get_or_insert(error);
+        }
+        self
+    }
+
+    fn scope(&mut self, scope: &Scope) -> &mut Self {
+        self.add(scope.namespaces.clone()).add(scope.tenant)
+    }
+
+    fn finish(self) -> Result<PgArguments, sqlx::Error> {
+        match self.failed {
+            None => Ok(self.arguments),
+            Some(error) => Err(sqlx::Error::Encode(error)),
+        }
+    }
+}
+
+fn scoped(scope: &Scope, rest: impl Fn(&mut Bound) + Send + Sync) -> impl Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync {
+    move || {
+        let mut bound = Bound::default();
+        bound.scope(scope);
+        rest(&mut bound);
+        bound.finish()
+    }
+}
+
+fn ids(rows: &[PgRow]) -> Result<HashMap<Uuid, usize>, StoreError> {
+    let ids = rows.iter().enumerate().map(|(at, row)| Ok((row.try_get(0)?, at)));
+    ids.collect::<Result<_, _>>().map_err(|error| for_relay("settle", error))
+}
+
+fn answers(leases: &[Lease], rows: &[PgRow]) -> Result<Vec<Settled>, StoreError> {
+    let found = ids(rows)?;
+    let answer = |lease: &Lease| if found.contains_key(&lease.id) { Settled::Done } else { Settled::LeaseLost };
+    Ok(leases.iter().map(answer).collect())
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let sql = match &request.order {
+            ClaimOrder::Due => &self.statements.claim,
+            ClaimOrder::Fair { .. } => &self.statements.claim_fair,
+            ClaimOrder::Suspects => &self.statements.claim_suspects,
+        };
+        let arguments = scoped(&request.scope, |bound| {
+            bound.add(request.max_attempts).add(i64::from(request.limit)).add(request.worker).add(micros(request.lease));
+            if request.order != ClaimOrder::Suspects {
+                bound.add(i64::try_from(request.max_bytes).unwrap_or(i64::MAX));
+            }
+            if let ClaimOrder::Fair { after } = &request.order {
+                bound.add(after.as_ref().map_or("", |lane| &lane.namespace).to_owned());
+                bound.add(after.as_ref().map_or("", |lane| &lane.topic).to_owned());
+                bound.add(after.as_ref().map_or(Uuid::nil(), |lane| lane.tenant));
+            }
+        });
+        let rows = self.runner.fetch("claim", sql, arguments).await?;
+        let last_lane = match &request.order {
+            ClaimOrder::Fair { .. } => last_lane(&rows),
+            _ => Ok(None),
+        };
+        let messages = claimed(&rows, request.worker);
+        let failed = |error| for_relay("claim", error);
+        Ok(Claimed { messages: messages.map_err(failed)?, last_lane: last_lane.map_err(failed)? })
+    }
+
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
+        let duration = micros(lease);
+        let bind = |bound: &mut Bound, _: &[usize]| {
+            bound.add(duration);
+        };
+        let rows = self.settle("extend", &self.statements.extend, leases, bind).await?;
+        let found = ids(&rows)?;
+        let address = |lease: &Lease| -> Result<Option<RowAddress>, sqlx::Error> {
+            found.get(&lease.id).map(|at| Ok(rows[*at].try_get::<Tid, _>(1)?.0)).transpose()
+        };
+        let renewed = leases.iter().map(|lease| Ok(address(lease)?.map(|address| Lease { address, ..*lease })));
+        renewed.collect::<Result<_, _>>().map_err(|error| for_relay("extend", error))
+    }
+
+    async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
+        if then == Delivered::Keep {
+            return answers(leases, &self.settle("ack", &self.statements.ack, leases, |_, _| {}).await?);
+        }
+        let all: Vec<usize> = (0..leases.len()).collect();
+        let sql = &self.statements.ack_delete.by_address;
+        let mut rows = self.settle_some("ack", sql, leases, &all, &|_: &mut Bound, _: &[usize]| {}).await?;
+        if rows.len() < leases.len() {
+            // Rows with a dedupe key stay; rows that moved are kept too, and left to the purge.
+            let deleted = ids(&rows)?;
+            let kept: Vec<Lease> = leases.iter().filter(|lease| !deleted.contains_key(&lease.id)).copied().collect();
+            rows.extend(self.settle("ack", &self.statements.ack, &kept, |_, _| {}).await?);
+        }
+        answers(leases, &rows)
+    }
+
+    async fn nack(&self, nacks: &[Nack]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = nacks.iter().map(|nack| nack.lease).collect();
+        let bind = |bound: &mut Bound, which: &[usize]| {
+            bound.add(which.iter().map(|at| micros(nacks[*at].delay)).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| nacks[*at].error.clone()).collect::<Vec<_>>());
+        };
+        answers(&leases, &self.settle("nack", &self.statements.nack, &leases, bind).await?)
+    }
+
+    async fn bury(&self, buries: &[Bury]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = buries.iter().map(|bury| bury.lease).collect();
+        let bind = |bound: &mut Bound, which: &[usize]| {
+            bound.add(which.iter().map(|at| buries[*at].error.clone()).collect::<Vec<_>>());
+        };
+        answers(&leases, &self.settle("bury", &self.statements.bury, &leases, bind).await?)
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = releases.iter().map(|release| release.lease).collect();
+        let bind = |bound: &mut Bound, which: &[usize]| {
+            bound.add(which.iter().map(|at| micros(releases[*at].delay)).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| releases[*at].error.clone()).collect::<Vec<_>>());
+        };
+        answers(&leases, &self.settle("release", &self.statements.release, &leases, bind).await?)
+    }
+
+    async fn sweep(&self, scope: &Scope, max_attempts: i32, limit: u32) -> Result<Swept, StoreError> {
+        let arguments = scoped(scope, |bound| {
+            bound.add(max_attempts).add(i64::from(limit));
+        });
+        let rows = self.runner.fetch("sweep", &self.statements.sweep, arguments).await?;
+        let read = || {
+            let buried = rows.iter().map(|row| row.try_get::<Option<Uuid>, _>(0));
+            let buried = buried.filter_map(Result::transpose).collect::<Result<_, sqlx::Error>>()?;
+            let suspects = rows.first().map(|row| row.try_get(1)).transpose()?.unwrap_or(false);
+            Ok(Swept { buried, suspects })
+        };
+        read().map_err(|error| for_relay("sweep", error))
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        let sql = match purge.finished {
+            Finished::Delivered => &self.statements.purge_delivered,
+            Finished::Dead => &self.statements.purge_dead,
+        };
+        let arguments = scoped(&purge.scope, |bound| {
+            bound.add(micros(purge.older_than)).add(i64::from(purge.limit));
+        });
+        let deleted = self.runner.fetch("purge", sql, arguments).await?;
+        Ok(deleted.len() as u64)
+    }
+
+    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
+        let arguments = scoped(&replay.scope, |bound| {
+            bound.add(replay.topic.clone()).add(replay.ids.clone()).add(i64::from(replay.limit));
+        });
+        let rows = self.runner.fetch("replay", &self.statements.replay, arguments).await?;
+        rows.iter().map(|row| row.try_get(0).map_err(|error| for_relay("replay", error))).collect()
+    }
+
+    async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
+        let rows = self.runner.fetch("stats", &self.statements.stats, scoped(scope, |_| {})).await?;
+        let row = only("stats", &rows)?;
+        let read = || {
+            let count = |at: usize| row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0));
+            let (oldest, now): (Option<Micros>, Micros) = (row.try_get(4)?, row.try_get(5)?);
+            Ok(Stats {
+                pending: count(0)?,
+                due: count(1)?,
+                processing: count(2)?,
+                dead: count(3)?,
+                oldest_due: oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+            })
+        };
+        read().map_err(|error| for_relay("stats", error))
+    }
+
+    async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
+        let rows = self.runner.fetch("next_due", &self.statements.next_due, scoped(scope, |_| {})).await?;
+        let row = only("next_due", &rows)?;
+        let read = || {
+            let (due_at, now): (Option<Micros>, Micros) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(due_at.map(|due_at| due_at.since(now)))
+        };
+        read().map_err(|error| for_relay("next_due", error))
+    }
+
+    async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
+        Ok(Box::new(PgDoorbell::new(self.runner.clone(), self.statements.clone(), bell(&self.names), scope)))
+    }
+
+    async fn ring(&self, _scope: &Scope) -> Result<(), StoreError> {
+        let arguments = || {
+            let mut bound = Bound::default();
+            bound.add(String::new());
+            bound.finish()
+        };
+        self.runner.fetch("ring", &self.statements.doorbell_ring, arguments).await.map(drop)
+    }
+}
+
+fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {
+    rows.first().ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
+}
