@@ -6,8 +6,8 @@
 
 use crate::message::InvalidMessage;
 
-/// The deepest nesting of arrays and objects that is accepted.
-pub const MAX_DEPTH: usize = 128;
+/// The deepest nesting of arrays and objects that is accepted: what `serde_json` still reads on the other side.
+pub const MAX_DEPTH: usize = 127;
 /// The longest number, in characters, that is accepted.
 pub const MAX_NUMBER_LENGTH: usize = 1_000;
 /// The largest exponent of a number that is accepted, in either direction.
@@ -22,7 +22,7 @@ pub fn check(text: &str) -> Result<(), InvalidMessage> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(InvalidMessage::Json { why: "it nests deeper than 128 levels" });
+                    return Err(InvalidMessage::Json { why: "it nests deeper than 127 levels" });
                 }
                 at += 1;
             }
@@ -109,8 +109,15 @@ mod tests {
     }
 
     #[test]
+    fn the_deepest_json_that_is_accepted_can_be_read_again() {
+        let deepest = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+        assert_eq!(check(&deepest), Ok(()));
+        assert!(serde_json::from_str::<serde_json::Value>(&deepest).is_ok());
+    }
+
+    #[test]
     fn what_jsonb_refuses_is_found_first() {
-        let deep = format!("{}{}", "[".repeat(129), "]".repeat(129));
+        let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
         let long = "9".repeat(1_001);
         for text in [
             r#""\u0000""#,

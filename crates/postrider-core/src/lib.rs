@@ -13,6 +13,7 @@
 //! | [`dispatch`] | claims, publishes and settles until it is told to stop |
 //! | [`outbox`] | the low-level API: claim a batch, ack or nack by id |
 
+pub mod dispatch;
 pub mod doorbell;
 pub mod json;
 pub mod lease;
@@ -26,6 +27,7 @@ pub mod state;
 pub mod store;
 pub mod trace;
 
+pub use dispatch::{BreakerConfig, ConfigError, Dispatcher, DispatcherBuilder, Ended};
 pub use doorbell::{Armed, Doorbell};
 pub use lease::{Lease, RowAddress};
 pub use message::{Enqueued, InvalidMessage, Limits, Message, NewRow};

@@ -73,6 +73,9 @@ pub enum ClaimOrder {
 /// After how many attempts an expired lease makes a row suspect of killing its worker.
 pub const SUSPECT_AFTER: i32 = 2;
 
+/// The most rows one claim takes.
+pub const LARGEST_CLAIM: u32 = 1_000;
+
 /// A claim to make.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
@@ -80,7 +83,7 @@ pub struct ClaimRequest {
     pub scope: Scope,
     /// Who claims.
     pub worker: Uuid,
-    /// The most rows.
+    /// The most rows; never more than [`LARGEST_CLAIM`].
     pub limit: u32,
     /// Stop adding rows once their stored size reaches this; the first row is always taken.
     pub max_bytes: u64,

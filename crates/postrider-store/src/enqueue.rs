@@ -91,6 +91,25 @@ impl Outbox {
 /// | SeaORM | `&sea_orm::DatabaseTransaction` |
 /// | diesel-async | `DieselTransaction::of(&mut connection)?`, inside `connection.transaction(…)` |
 /// | tests in memory | `&mut MemoryTransaction` |
+///
+/// ```
+/// # #[cfg(feature = "postgres")]
+/// # async fn place(outbox: postrider_store::Outbox, pool: sqlx::PgPool, message: postrider_core::Message) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut transaction = pool.begin().await?;
+/// outbox.enqueue(&mut transaction, message).await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A pool is not a transaction, so this does not compile:
+///
+/// ```compile_fail,E0277
+/// # async fn place(outbox: postrider_store::Outbox, pool: sqlx::PgPool, message: postrider_core::Message) -> Result<(), Box<dyn std::error::Error>> {
+/// outbox.enqueue(&pool, message).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transaction that Postrider can write a message in",
     note = "pass the transaction your change is made in, by reference; a pool or a plain connection would write the message apart from it"

@@ -5,11 +5,15 @@
 //! file under `sql/<dialect>/`, rendered once from validated names in [`names`] and `statements`.
 
 pub mod enqueue;
+#[cfg(feature = "memory")]
+pub mod memory;
 pub mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
+#[cfg(feature = "memory")]
+pub use memory::{MemoryStore, MemoryTransaction};
 pub use names::{InvalidName, Names};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;

@@ -1,1 +1,23 @@
-//! testkit
+//! Private servers and fault tools for Postrider's tests.
+//!
+//! Everything here is started by the test process, listens on loopback only and ends with the test process,
+//! also when that process is killed. Nothing is skipped silently: when a server is not installed, the error names
+//! the Debian package that has it. Linux only, because processes are looked up in `/proc`.
+
+mod guard;
+mod home;
+mod pid;
+mod port;
+
+pub mod conformance;
+pub mod pgbouncer;
+pub mod postgres;
+pub mod process;
+pub mod proxy;
+pub mod wait;
+
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Database, Postgres, PostgresOptions};
+pub use process::{Signal, Worker};
+pub use proxy::{Mode, Proxy};
+pub use wait::{eventually, within};

@@ -2,7 +2,7 @@
 -- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs, $7 max bytes
 -- Uses {name}_lease_idx and {name}_due_idx, then the rows' addresses.
 with recursive expired as materialized (
-  select ctid, {size} as size
+  select ctid, {size} as size, locked_until, seq
   from {table}
   where status = 'processing' and locked_until < now()
     and attempts < coalesce(max_attempts, $3::int) and not {suspect}
@@ -13,33 +13,40 @@ with recursive expired as materialized (
 ),
 {namespaces},
 share as materialized (
-  select namespace, ceil(($4::bigint - (select count(*) from expired))::numeric / count(*) over ())::bigint as size
+  select array_agg(namespace) as namespaces, ceil(($4::bigint - (select count(*) from expired))::numeric / count(*))::bigint as size
   from (
     select namespace from namespaces where due_at <= now()
     union all
     select unnest($1::text[])) as wanted(namespace)
 ),
 due as materialized (
-  select row.ctid, row.size
-  from share, lateral (
-    select ctid, {size} as size, next_attempt_at, seq
-    from {table}
-    where status = 'pending' and namespace = share.namespace and next_attempt_at <= now()
-      and attempts < coalesce(max_attempts, $3::int)
-      and ($2::uuid is null or tenant_id = $2::uuid)
-    order by next_attempt_at, seq
-    limit share.size
-    for update skip locked) as row
+  select row.*
+  from share, unnest(share.namespaces) as wanted(namespace), lateral (
+    select * from (
+      select ctid, {size} as size, next_attempt_at, seq
+      from {table}
+      where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
+        and attempts < coalesce(max_attempts, $3::int)
+        and ($2::uuid is null or tenant_id = $2::uuid)
+      order by next_attempt_at, seq
+      limit {largest_claim}
+      for update skip locked) as head
+    limit share.size) as row
 ),
 picked as materialized (
-  select ctid from (
-    select ctid, sum(size) over (rows unbounded preceding) - size as before
-    from (select ctid, size from expired union all select ctid, size from due) as both) as counted
+  select ctid, turn as few from (
+    select *, sum(size) over (order by turn, since, seq rows unbounded preceding) - size as before
+    from (
+      select 1 as turn, ctid, size, locked_until as since, seq from expired
+      union all
+      select 2, ctid, size, next_attempt_at, seq from due) as candidates) as counted
   where before < $7::bigint
+  order by turn, since, seq
   limit $4::bigint
 )
 update {table} as row
 set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
     locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
-where row.ctid = any (array(select ctid from picked))
+from picked
+where row.ctid = picked.ctid and {few}
 returning {claimed}

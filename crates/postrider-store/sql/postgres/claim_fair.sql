@@ -13,32 +13,45 @@ with recursive lanes(namespace, topic, tenant, visited) as (
   where last.visited < {lanes_per_claim}
 ),
 share as materialized (
-  select namespace, topic, tenant, ceil($4::numeric / count(*) over ())::bigint as size
+  select array_agg(namespace) as namespaces, array_agg(topic) as topics, array_agg(tenant) as tenants,
+         array_agg(visited) as visits, ceil($4::numeric / count(*))::bigint as size
   from lanes
   where ($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant = $2::uuid)
 ),
 due as materialized (
-  select row.ctid, row.size
-  from share, lateral (
-    select ctid, {size} as size
-    from {table}
-    where status = 'pending' and namespace = share.namespace and topic = share.topic and {tenant} = share.tenant
-      and next_attempt_at <= now() and attempts < coalesce(max_attempts, $3::int)
-    order by next_attempt_at, seq
-    limit share.size
-    for update skip locked) as row
+  select row.*, lane.visited
+  from share, unnest(share.namespaces, share.topics, share.tenants, share.visits) as lane(namespace, topic, tenant, visited), lateral (
+    select * from (
+      select ctid, {size} as size, next_attempt_at, seq
+      from {table}
+      where status = 'pending' and namespace = lane.namespace and topic = lane.topic and {tenant} = lane.tenant
+        and next_attempt_at <= now() and attempts < coalesce(max_attempts, $3::int)
+      order by next_attempt_at, seq
+      limit {largest_claim}
+      for update skip locked) as head
+    limit share.size) as row
 ),
 picked as materialized (
-  select ctid from (select ctid, sum(size) over (rows unbounded preceding) - size as before from due) as counted
+  select ctid, visited, visited as few from (
+    select *, sum(size) over (order by visited, next_attempt_at, seq rows unbounded preceding) - size as before
+    from due) as counted
   where before < $7::bigint
+  order by visited, next_attempt_at, seq
   limit $4::bigint
-)
+),
 taken as (
   update {table} as row
   set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
       locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
-  where row.ctid = any (array(select ctid from picked))
+  from picked
+where row.ctid = picked.ctid and {few}
   returning {claimed}
 )
 select last.namespace as lane_namespace, last.topic as lane_topic, last.tenant as lane_tenant, taken.*
-from (select * from lanes order by visited desc limit 1) as last left join taken on true
+from (
+  -- A claim that was cut short goes on after the last lane that got something, so that no lane loses its turn.
+  select * from lanes
+  where visited <= case when (select count(*) from picked) < (select count(*) from due)
+                   then (select max(visited) from picked) else visited end
+  order by visited desc limit 1) as last
+left join taken on true

@@ -2,7 +2,7 @@
 -- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs
 -- Uses {name}_lease_idx, then the rows' addresses.
 with picked as materialized (
-  select ctid
+  select ctid, attempts as few
   from {table}
   where status = 'processing' and locked_until < now()
     and attempts < coalesce(max_attempts, $3::int) and {suspect}
@@ -14,5 +14,6 @@ with picked as materialized (
 update {table} as row
 set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
     locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
-where row.ctid = any (array(select ctid from picked))
+from picked
+where row.ctid = picked.ctid and {few}
 returning {claimed}

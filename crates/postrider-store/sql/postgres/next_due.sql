@@ -3,8 +3,8 @@
 -- Uses {name}_due_idx and {name}_lease_idx.
 with recursive {namespaces}
 select least(
-  (select min(due_at) from namespaces),
-  (select min(row.due_at) from unnest($1::text[]) as wanted(namespace), lateral (
+  (select min(row.due_at)
+   from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
      select next_attempt_at as due_at from {table}
      where status = 'pending' and namespace = wanted.namespace and ($2::uuid is null or tenant_id = $2::uuid)
      order by next_attempt_at limit 1) as row),

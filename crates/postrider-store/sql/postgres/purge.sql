@@ -1,8 +1,8 @@
 -- Deletes rows that finished long ago; one caller at a time, the others delete nothing.
 -- $1 namespaces or null for all, $2 tenant or null, $3 age µs, $4 limit
 -- Uses {finished_idx}, then the rows' addresses.
-with old as materialized (
-  select ctid
+with picked as materialized (
+  select ctid, attempts as few
   from {table}
   where status = '{finished}' and {finished_at} < now() - $3::bigint * interval '1 microsecond'
     and {in_scope}
@@ -12,5 +12,6 @@ with old as materialized (
   for update skip locked
 )
 delete from {table} as row
-where row.ctid = any (array(select ctid from old)) and status = '{finished}'
+using picked
+where row.ctid = picked.ctid and {few} and row.status = '{finished}'
 returning 1

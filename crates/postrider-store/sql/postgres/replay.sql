@@ -1,8 +1,8 @@
 -- Puts dead rows back to pending with all their attempts, oldest first.
 -- $1 namespaces or null for all, $2 tenant or null, $3 topic or null, $4 ids or null, $5 limit
 -- Uses {name}_dead_idx, then the rows' addresses.
-with dead as materialized (
-  select ctid
+with picked as materialized (
+  select ctid, attempts as few
   from {table}
   where status = 'dead'
     and {in_scope}
@@ -14,5 +14,6 @@ with dead as materialized (
 )
 update {table} as row
 set status = 'pending', attempts = 0, next_attempt_at = now(), updated_at = now()
-where row.ctid = any (array(select ctid from dead)) and status = 'dead'
+from picked
+where row.ctid = picked.ctid and {few} and row.status = 'dead'
 returning row.id

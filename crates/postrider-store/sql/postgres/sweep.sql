@@ -2,7 +2,7 @@
 -- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit
 -- Uses {name}_lease_idx and {name}_due_idx, then the rows' addresses. Answers nothing but whether suspects wait if nobody is buried.
 with recursive crashed as materialized (
-  select ctid
+  select ctid, attempts as few
   from {table}
   where status = 'processing' and locked_until < now()
     and attempts >= coalesce(max_attempts, $3::int)
@@ -13,21 +13,23 @@ with recursive crashed as materialized (
 ),
 {namespaces},
 spent as materialized (
-  select row.ctid
-  from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
+  select row.ctid, row.attempts as few
+  from unnest(array(select namespace from namespaces union all select unnest($1::text[]))) as wanted(namespace), lateral (
     select ctid, attempts, max_attempts, tenant_id
     from {table}
     where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
     order by next_attempt_at, seq
-    limit $4::bigint) as row
+    limit {largest_claim}) as row
   where row.attempts >= coalesce(row.max_attempts, $3::int) and ($2::uuid is null or row.tenant_id = $2::uuid)
+  limit $4::bigint
 ),
 buried as (
   update {table} as row
   set status = 'dead', locked_by = null, locked_until = null, updated_at = now(),
       last_error = case when status = 'pending' then coalesce(last_error || ' ', '') || '(given up: all ' || attempts || ' attempts are spent)'
         else 'delivery unknown: the worker of the last allowed attempt (' || attempts || ') stopped before it said how the attempt ended' end
-  where row.ctid = any (array(select ctid from crashed union all select ctid from spent))
+  from (select * from crashed union all select * from spent) as picked
+  where row.ctid = picked.ctid and {few}
     and (status = 'processing' and locked_until < now() or status = 'pending' and next_attempt_at <= now())
     and attempts >= coalesce(max_attempts, $3::int)
   returning row.id

@@ -163,7 +163,8 @@ impl Store for PostgresStore {
         let arguments = scoped(&request.scope, |bound| {
             bound.add(request.max_attempts).add(i64::from(request.limit)).add(request.worker).add(micros(request.lease));
             if request.order != ClaimOrder::Suspects {
-                bound.add(i64::try_from(request.max_bytes).unwrap_or(i64::MAX));
+                // Never below one, because the first row is always taken.
+                bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
             }
             if let ClaimOrder::Fair { after } = &request.order {
                 bound.add(after.as_ref().map_or("", |lane| &lane.namespace).to_owned());

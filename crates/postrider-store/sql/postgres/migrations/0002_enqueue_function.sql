@@ -75,6 +75,10 @@ begin
     problem := format('the payload has %s bytes, the limit is 1048576',
       greatest(octet_length({function}.payload_bytes), octet_length({function}.payload::text)));
     advice := 'Send a reference to it instead.';
+  elsif {function}.payload_bytes is null and octet_length({function}.payload::text) > 127
+    and jsonb_path_exists({function}.payload, 'strict $.**{127} ? (@.type() == "object" || @.type() == "array")') then
+    problem := 'the JSON payload nests deeper than 127 levels';
+    advice := 'Change it or send it as bytes.';
   end if;
   if jsonb_typeof(sent) <> 'object' then
     problem := 'the headers are not a JSON object';

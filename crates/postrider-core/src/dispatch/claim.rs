@@ -1,0 +1,280 @@
+//! Claiming: takes due rows as long as there is room in hand, and sleeps on the doorbell when there are none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::breaker::Gate;
+use super::hand::trusted_until;
+use super::shared::{Shared, pauses};
+use crate::doorbell::{Armed, Doorbell};
+use crate::store::{ClaimOrder, ClaimRequest, Lane, StoreError};
+
+/// After a small claim, how long to let rows gather before the next one.
+const GATHER: Duration = Duration::from_millis(3);
+/// The shortest and longest pause while a producer's open transaction keeps the bell from being armed.
+const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+/// The shortest sleep; what is due already and was not claimed is in somebody else's hands.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(20);
+/// How often to ring for other relays at most.
+const RING_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Claims until the dispatcher stops.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut claimer = Claimer::new(shared.clone());
+    let mut failures = pauses();
+    while !shared.stop.is_cancelled() {
+        match claimer.round().await {
+            Ok(()) => failures = pauses(),
+            Err(_) => {
+                let pause = failures.next().unwrap_or_default();
+                shared.unless_stopped(sleep(pause)).await;
+            }
+        }
+    }
+    claimer.disarm().await;
+}
+
+struct Claimer {
+    shared: Arc<Shared>,
+    bell: Option<Box<dyn Doorbell>>,
+    /// Armed, and looked since: the next empty claim may sleep.
+    looked: bool,
+    busy_pause: Duration,
+    backlog: bool,
+    fair_turn: bool,
+    lane: Option<Lane>,
+    limit: u32,
+    rang: Option<Instant>,
+}
+
+impl Claimer {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            limit: shared.config.batch_size,
+            shared,
+            bell: None,
+            looked: false,
+            busy_pause: BUSY_PAUSE.0,
+            backlog: false,
+            fair_turn: false,
+            lane: None,
+            rang: None,
+        }
+    }
+
+    /// One look for work, and what follows from it. Its error was logged already.
+    async fn round(&mut self) -> Result<(), StoreError> {
+        let gate = self.shared.breaker().gate(Instant::now());
+        match gate {
+            Gate::ShutUntil(then) => {
+                self.disarm().await;
+                super::keep::give_back_all(&self.shared).await;
+                self.shared.unless_stopped(sleep_until(then)).await;
+                Ok(())
+            }
+            Gate::Trial => self.trial().await,
+            Gate::Open if self.shared.has_suspects() => self.claim_suspects().await,
+            Gate::Open => self.claim_due().await,
+        }
+    }
+
+    async fn claim_due(&mut self) -> Result<(), StoreError> {
+        self.wait_for_room().await;
+        if self.shared.stop.is_cancelled() {
+            return Ok(());
+        }
+        let (order, limit) = (self.next_order(), self.next_limit());
+        let fair = order != ClaimOrder::Due;
+        let taken = self.claim(order, limit).await?;
+        self.backlog = taken == limit as usize || (self.backlog && fair);
+        if taken > 0 {
+            self.awake(taken, limit).await;
+        } else if !fair {
+            self.idle().await?;
+        }
+        Ok(())
+    }
+
+    /// Fair claims take every other turn while there is a backlog, so that one hot lane does not starve the rest;
+    /// the others keep the oldest rows moving.
+    fn next_order(&mut self) -> ClaimOrder {
+        self.fair_turn = self.backlog && !self.fair_turn;
+        if self.fair_turn { ClaimOrder::Fair { after: self.lane.take() } } else { ClaimOrder::Due }
+    }
+
+    /// Rows that would have to be given back are not worth claiming: the limit follows what gets published in time.
+    fn next_limit(&mut self) -> u32 {
+        let batch = self.shared.config.batch_size;
+        self.limit = match self.shared.hand.take_given_back() {
+            true => (self.limit / 2).max(1),
+            false => (self.limit + self.limit.div_ceil(4)).min(batch),
+        };
+        let (rows, _) = self.shared.hand.load();
+        let free = self.shared.config.max_rows.saturating_sub(rows);
+        self.limit.min(u32::try_from(free).unwrap_or(u32::MAX)).max(1)
+    }
+
+    async fn wait_for_room(&mut self) {
+        let (max_rows, max_bytes) = (self.shared.config.max_rows, self.shared.config.max_bytes);
+        let enough = (self.limit as usize / 2).max(1);
+        let fits = move |rows: usize, bytes: usize| rows == 0 || (rows + enough <= max_rows && bytes < max_bytes);
+        let (rows, bytes) = self.shared.hand.load();
+        if !fits(rows, bytes) {
+            self.ring_for_others().await;
+            self.shared.unless_stopped(self.shared.hand.until(fits)).await;
+        }
+    }
+
+    /// Claims and puts into hand; answers how many rows. Runs to its end even when the dispatcher is told to stop,
+    /// because rows whose claim nobody waited for would be stranded until their lease ran out.
+    async fn claim(&mut self, order: ClaimOrder, limit: u32) -> Result<usize, StoreError> {
+        let config = &self.shared.config;
+        let request = ClaimRequest {
+            scope: config.scope.clone(),
+            worker: config.worker,
+            limit,
+            max_bytes: config.max_bytes.saturating_sub(self.shared.hand.load().1) as u64,
+            lease: config.lease,
+            max_attempts: config.max_attempts,
+            order,
+        };
+        let asked = Instant::now();
+        let claimed = self.shared.call("claim", self.shared.store.claim(&request)).await?;
+        self.lane = claimed.last_lane;
+        let taken = claimed.messages.len();
+        self.shared.metrics.claimed(taken);
+        if taken > 0 {
+            self.shared.hand.add(claimed.messages, asked, trusted_until(asked, config.lease));
+        }
+        Ok(taken)
+    }
+
+    /// There was work: producers need not ring. A small claim is followed by a short pause, so that the next one
+    /// finds more than a row or two.
+    async fn awake(&mut self, taken: usize, limit: u32) {
+        self.disarm().await;
+        if taken < limit as usize / 4 {
+            self.shared.unless_stopped(sleep(GATHER)).await;
+        }
+    }
+
+    async fn disarm(&mut self) {
+        self.looked = false;
+        self.busy_pause = BUSY_PAUSE.0;
+        if let Some(bell) = &mut self.bell
+            && let Err(error) = bell.disarm().await
+        {
+            self.shared.metrics.store_failed("doorbell", &error);
+        }
+    }
+
+    /// There was no work: arm the bell, look once more, sleep.
+    async fn idle(&mut self) -> Result<(), StoreError> {
+        if self.looked {
+            return self.sleep(true).await;
+        }
+        match self.arm().await {
+            Ok(Armed::Yes) => self.looked = true,
+            Ok(Armed::Busy) => {
+                self.shared.unless_stopped(sleep(self.busy_pause)).await;
+                self.busy_pause = (self.busy_pause * 2).min(BUSY_PAUSE.1);
+            }
+            Ok(Armed::Never) => self.sleep(false).await?,
+            Err(error) => {
+                self.shared.metrics.store_failed("doorbell", &error);
+                self.sleep(false).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn arm(&mut self) -> Result<Armed, StoreError> {
+        let limit = self.shared.config.store_timeout;
+        let silent =
+            |_| StoreError::new(crate::StoreErrorKind::Unavailable, "arm the doorbell failed: no answer; polling");
+        if self.bell.is_none() {
+            let bell = self.shared.store.doorbell(&self.shared.config.scope);
+            self.bell = Some(timeout(limit, bell).await.map_err(silent)??);
+        }
+        let Some(bell) = &mut self.bell else { return Ok(Armed::Never) };
+        match timeout(limit, bell.arm()).await {
+            Ok(armed) => armed,
+            Err(elapsed) => {
+                // The connection may be dead or hold an answer that nobody read: open a new one next time.
+                self.bell = None;
+                Err(silent(elapsed))
+            }
+        }
+    }
+
+    /// Sleeps until somebody rings, a row becomes due, or the poll interval is over.
+    async fn sleep(&mut self, on_bell: bool) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        let next_due = shared.call("next_due", shared.store.next_due(&shared.config.scope)).await?;
+        let nap =
+            next_due.unwrap_or(Duration::MAX).clamp(SHORTEST_SLEEP, shared.config.poll_interval.max(SHORTEST_SLEEP));
+        let rung = async {
+            match &mut self.bell {
+                Some(bell) if on_bell => bell.wait().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shared.stop.cancelled() => {}
+            () = sleep(nap) => {}
+            rung = rung => if let Err(error) = rung {
+                shared.metrics.store_failed("doorbell", &error);
+                self.looked = false;
+            },
+        }
+        if let (true, Some(bell)) = (self.looked, &mut self.bell) {
+            // An armed bell is checked here, so that a dead connection is noticed.
+            self.looked = matches!(bell.arm().await, Ok(Armed::Yes));
+        }
+        Ok(())
+    }
+
+    /// There is more than fits into our hand: wake relays that sleep.
+    async fn ring_for_others(&mut self) {
+        if self.rang.is_none_or(|rang| rang.elapsed() > RING_INTERVAL) {
+            self.rang = Some(Instant::now());
+            let ring = self.shared.store.ring(&self.shared.config.scope);
+            let _logged = self.shared.call("ring", ring).await;
+        }
+    }
+
+    /// The breaker's pause is over: ask the sink, then risk one message on it.
+    async fn trial(&mut self) -> Result<(), StoreError> {
+        self.shared.hand_empty().await;
+        let ready = timeout(self.shared.config.publish_timeout, self.shared.sink.ready()).await;
+        if !matches!(ready, Ok(Ok(()))) {
+            tracing::debug!(dispatcher = %self.shared.config.name, "the sink is not ready");
+            self.shared.breaker().trial_failed(Instant::now());
+            return Ok(());
+        }
+        if self.shared.stop.is_cancelled() {
+            return Ok(());
+        }
+        match self.claim(ClaimOrder::Due, 1).await? {
+            0 => self.idle().await,
+            _ => {
+                self.shared.hand_empty().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Rows that may kill their worker are published one at a time with nothing else in hand.
+    async fn claim_suspects(&mut self) -> Result<(), StoreError> {
+        loop {
+            self.shared.hand_empty().await;
+            if self.shared.stop.is_cancelled() || self.claim(ClaimOrder::Suspects, 1).await? == 0 {
+                break;
+            }
+        }
+        self.shared.note_suspects(false);
+        Ok(())
+    }
+}

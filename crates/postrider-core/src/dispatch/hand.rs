@@ -1,0 +1,170 @@
+//! What a dispatcher has in hand: rows that wait to be published, and rows under way.
+//!
+//! Every row is here from its claim until it is settled or given up, which bounds memory by rows and bytes and
+//! tells the keeper of leases what to renew. *Trusted until* is worker's time: taken before the claim was sent,
+//! so that the lease cannot end earlier on the database's clock, and shortened by a margin.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::lease::Lease;
+use crate::store::ClaimedMessage;
+
+/// The part of a lease that is kept as a margin.
+const MARGIN: u32 = 10;
+
+/// Until when a lease can be trusted that was asked for at `asked`.
+pub(super) fn trusted_until(asked: Instant, lease: Duration) -> Instant {
+    asked + lease - lease / MARGIN
+}
+
+/// A claimed row that is not under way yet.
+pub(super) struct Waiting {
+    pub message: ClaimedMessage,
+    asked: Instant,
+    trusted_until: Instant,
+}
+
+struct Flight {
+    lease: Lease,
+    asked: Instant,
+    trusted_until: Instant,
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: VecDeque<Waiting>,
+    flights: HashMap<Uuid, Flight>,
+    rows: usize,
+    bytes: usize,
+    given_back: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Hand {
+    inner: Mutex<Inner>,
+    /// Something waits to be published.
+    pub work: Notify,
+    /// Something was settled.
+    pub room: Notify,
+}
+
+impl Hand {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rows and bytes in hand.
+    pub fn load(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.rows, inner.bytes)
+    }
+
+    /// How many rows are under way.
+    pub fn flying(&self) -> usize {
+        self.lock().flights.len()
+    }
+
+    /// Puts claimed rows into hand; their claim was asked for at `asked`.
+    pub fn add(&self, messages: Vec<ClaimedMessage>, asked: Instant, trusted_until: Instant) {
+        let mut inner = self.lock();
+        inner.rows += messages.len();
+        inner.bytes += messages.iter().map(ClaimedMessage::size).sum::<usize>();
+        inner.waiting.extend(messages.into_iter().map(|message| Waiting { message, asked, trusted_until }));
+        drop(inner);
+        self.work.notify_one();
+    }
+
+    /// Takes rows to publish, as many batches of at most `size` as there are `calls` free. Rows whose lease is no
+    /// longer trusted stay behind for the keeper to give back.
+    pub fn take(&self, calls: usize, size: usize, now: Instant) -> Vec<Vec<ClaimedMessage>> {
+        let mut inner = self.lock();
+        let mut batches = Vec::new();
+        while batches.len() < calls {
+            let mut batch = Vec::new();
+            while batch.len() < size && inner.waiting.front().is_some_and(|row| now < row.trusted_until) {
+                let Some(Waiting { message, asked, trusted_until }) = inner.waiting.pop_front() else { break };
+                inner.flights.insert(message.id, Flight { lease: message.lease, asked, trusted_until });
+                batch.push(message);
+            }
+            if batch.is_empty() {
+                break;
+            }
+            batches.push(batch);
+        }
+        batches
+    }
+
+    /// Takes out the waiting rows whose trust ends before `then`.
+    pub fn take_expiring(&self, then: Instant) -> Vec<Waiting> {
+        let mut inner = self.lock();
+        let (expiring, rest) = inner.waiting.drain(..).partition(|row| row.trusted_until <= then);
+        inner.waiting = rest;
+        Vec::from(expiring)
+    }
+
+    /// Takes out all waiting rows.
+    pub fn take_waiting(&self) -> Vec<Waiting> {
+        self.lock().waiting.drain(..).collect()
+    }
+
+    /// The leases under way whose trust ends before `then`.
+    pub fn flights_expiring(&self, then: Instant) -> Vec<Lease> {
+        let inner = self.lock();
+        inner.flights.values().filter(|flight| flight.trusted_until <= then).map(|flight| flight.lease).collect()
+    }
+
+    /// Notes a renewed lease, if the row is still under way.
+    pub fn renewed(&self, lease: Lease, trusted_until: Instant) {
+        if let Some(flight) = self.lock().flights.get_mut(&lease.id) {
+            (flight.lease, flight.trusted_until) = (lease, trusted_until);
+        }
+    }
+
+    /// Notes that a publish ended: the row is no longer renewed. Answers its newest lease, and when it was claimed.
+    pub fn landed(&self, message: &ClaimedMessage) -> (Lease, Instant) {
+        let flight = self.lock().flights.remove(&message.id);
+        flight.map_or_else(|| (message.lease, Instant::now()), |flight| (flight.lease, flight.asked))
+    }
+
+    /// Notes that rows had to be given back because they waited too long.
+    pub fn note_given_back(&self) {
+        self.lock().given_back = true;
+    }
+
+    /// Whether that happened since this was last asked.
+    pub fn take_given_back(&self) -> bool {
+        std::mem::take(&mut self.lock().given_back)
+    }
+
+    /// Frees the room of rows that were settled or given up.
+    pub fn done<'a>(&self, messages: impl Iterator<Item = &'a ClaimedMessage>) {
+        let mut inner = self.lock();
+        for message in messages {
+            inner.rows = inner.rows.saturating_sub(1);
+            inner.bytes = inner.bytes.saturating_sub(message.size());
+        }
+        drop(inner);
+        self.room.notify_waiters();
+    }
+
+    /// Waits until `fits` is true of the rows and bytes in hand.
+    pub async fn until(&self, fits: impl Fn(usize, usize) -> bool) {
+        loop {
+            let freed = self.room.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let (rows, bytes) = self.load();
+            if fits(rows, bytes) {
+                return;
+            }
+            freed.await;
+        }
+    }
+}

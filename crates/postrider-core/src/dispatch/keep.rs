@@ -1,0 +1,61 @@
+//! Keeping leases: what is under way is renewed, what waits too long is given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::hand::{Waiting, trusted_until};
+use super::shared::Shared;
+use crate::store::Release;
+
+/// How many times per lease the keeper looks.
+const LOOKS_PER_LEASE: u32 = 12;
+
+/// Minds the leases until the dispatcher is done.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let lease = shared.config.lease;
+    loop {
+        tokio::select! {
+            () = shared.retired.cancelled() => return,
+            () = sleep(lease / LOOKS_PER_LEASE) => {}
+        }
+        let now = Instant::now();
+        // Before the next look their trust would be over.
+        give_back(&shared, shared.hand.take_expiring(now + lease / LOOKS_PER_LEASE), "they waited too long").await;
+        renew(&shared, now + lease / 2).await;
+    }
+}
+
+async fn renew(shared: &Shared, then: Instant) {
+    let leases = shared.hand.flights_expiring(then);
+    if leases.is_empty() {
+        return;
+    }
+    let (asked, lease) = (Instant::now(), shared.config.lease);
+    // A failure was logged; the next look tries again. Where a lease was lost, settling will say so.
+    if let Ok(renewed) = shared.call("extend", shared.store.extend(&leases, lease)).await {
+        for lease in renewed.into_iter().flatten() {
+            shared.hand.renewed(lease, trusted_until(asked, shared.config.lease));
+        }
+    }
+}
+
+/// Gives back everything that waits.
+pub(super) async fn give_back_all(shared: &Shared) {
+    give_back(shared, shared.hand.take_waiting(), "the dispatcher pauses or stops").await;
+}
+
+/// Gives rows back with their attempts. It is sent once only: if the answer is lost the leases decide.
+async fn give_back(shared: &Shared, rows: Vec<Waiting>, why: &'static str) {
+    if rows.is_empty() {
+        return;
+    }
+    let releases: Vec<Release> =
+        rows.iter().map(|row| Release { lease: row.message.lease, delay: Duration::ZERO, error: None }).collect();
+    if shared.call("release", shared.store.release(&releases)).await.is_ok() {
+        shared.metrics.released(rows.len(), why);
+    }
+    shared.hand.note_given_back();
+    shared.hand.done(rows.iter().map(|row| &row.message));
+}

@@ -1,0 +1,186 @@
+//! Settling: writes outcomes back, many at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::shared::{Shared, pauses};
+use crate::lease::Lease;
+use crate::outcome::{Outcome, error_text};
+use crate::retry::next_delay;
+use crate::state::{Event, after_failure};
+use crate::store::{Bury, ClaimedMessage, Nack, Release, Settled, StoreError};
+
+/// Outcomes per settle.
+const BATCH: usize = 1_000;
+/// How long a settle waits for more outcomes while publishes are under way.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// A publish that ended.
+pub(super) struct Finished {
+    pub message: ClaimedMessage,
+    pub lease: Lease,
+    /// When the claim was asked for.
+    pub asked: Instant,
+    pub outcome: Outcome,
+}
+
+/// What to write for an outcome.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Ack,
+    Nack { delay: Duration, error: String },
+    Bury { error: String },
+    Release { delay: Duration, error: String },
+}
+
+/// Settles until every publisher is gone.
+pub(super) async fn run(shared: Arc<Shared>, mut outcomes: mpsc::UnboundedReceiver<Finished>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while outcomes.recv_many(&mut batch, BATCH).await > 0 {
+        if batch.len() < BATCH && shared.hand.flying() > 0 {
+            sleep(GATHER).await;
+            while batch.len() < BATCH
+                && let Ok(more) = outcomes.try_recv()
+            {
+                batch.push(more);
+            }
+        }
+        settle(&shared, &batch).await;
+        shared.hand.done(batch.iter().map(|finished| &finished.message));
+        batch.clear();
+    }
+}
+
+async fn settle(shared: &Shared, batch: &[Finished]) {
+    let (mut acks, mut nacks, mut buries, mut releases) = (Group::new(), Group::new(), Group::new(), Group::new());
+    for finished in batch {
+        let lease = finished.lease;
+        match verdict(shared, finished) {
+            Verdict::Ack => acks.push(finished, lease),
+            Verdict::Nack { delay, error } => nacks.push(finished, Nack { lease, delay, error }),
+            Verdict::Bury { error } => buries.push(finished, Bury { lease, error }),
+            Verdict::Release { delay, error } => {
+                releases.push(finished, Release { lease, delay, error: Some(error) });
+            }
+        }
+    }
+    tokio::join!(
+        acks.write(shared, "ack", true, |leases| shared.store.ack(leases, shared.config.delivered)),
+        nacks.write(shared, "nack", true, |nacks| shared.store.nack(nacks)),
+        buries.write(shared, "bury", true, |buries| shared.store.bury(buries)),
+        releases.write(shared, "release", false, |releases| shared.store.release(releases)),
+    );
+}
+
+fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
+    let (message, config) = (&finished.message, &shared.config);
+    let (after, why) = match &finished.outcome {
+        Outcome::Accepted | Outcome::Duplicate => {
+            worked(shared);
+            shared.metrics.delivered(message.age + finished.asked.elapsed());
+            return Verdict::Ack;
+        }
+        Outcome::Reject(why) => {
+            worked(shared);
+            shared.metrics.buried(message, "reject");
+            return Verdict::Bury { error: error_text(why) };
+        }
+        Outcome::Retry { after, why } => (*after, why),
+        Outcome::Unknown(why) => (None, why),
+    };
+    let kind = finished.outcome.kind();
+    let policy = config.retry.delay(message.attempts, (config.randomness)());
+    let delay = next_delay(policy, after, (config.randomness)(), config.longest_retry_after);
+    let error = error_text(why);
+    if failed(shared, message) {
+        return Verdict::Release { delay, error };
+    }
+    match after_failure(message.attempts, message.allowed_attempts(config.max_attempts)) {
+        Event::Bury => {
+            shared.metrics.buried(message, kind);
+            Verdict::Bury { error }
+        }
+        _ => {
+            shared.metrics.retried(message, kind, delay);
+            Verdict::Nack { delay, error }
+        }
+    }
+}
+
+fn worked(shared: &Shared) {
+    if shared.breaker().worked() {
+        shared.metrics.breaker(false);
+    }
+}
+
+/// Tells the breaker; says whether the sink was known to be down already, so that the failure costs no attempt.
+fn failed(shared: &Shared, message: &ClaimedMessage) -> bool {
+    let mut breaker = shared.breaker();
+    let was_open = breaker.is_open();
+    if breaker.failed(message.id, Instant::now()) {
+        drop(breaker);
+        shared.metrics.breaker(true);
+    }
+    was_open
+}
+
+/// Messages that get the same verb, with what to write for each.
+struct Group<'a, T> {
+    finished: Vec<&'a Finished>,
+    entries: Vec<T>,
+}
+
+impl<'a, T> Group<'a, T> {
+    fn new() -> Self {
+        Self { finished: Vec::new(), entries: Vec::new() }
+    }
+
+    fn push(&mut self, finished: &'a Finished, entry: T) {
+        self.finished.push(finished);
+        self.entries.push(entry);
+    }
+
+    /// Writes the entries, over again while the database does not answer if the verb may be sent twice. Gives up
+    /// after a lease's time: somebody else has the rows by then. A stale entry touches nothing; it is counted and
+    /// logged, and never turned into a nack.
+    async fn write<'s, W>(&'s self, shared: &Shared, verb: &'static str, may_repeat: bool, write: impl Fn(&'s [T]) -> W)
+    where
+        W: Future<Output = Result<Vec<Settled>, StoreError>> + Send,
+    {
+        if self.entries.is_empty() {
+            return;
+        }
+        let give_up = Instant::now() + shared.config.lease;
+        let mut pauses = pauses();
+        loop {
+            match shared.call(verb, write(&self.entries)).await {
+                Ok(answers) => return self.report(shared, verb, &answers),
+                Err(_) if may_repeat && Instant::now() < give_up && !shared.has_expired() => {
+                    sleep(pauses.next().unwrap_or_default()).await;
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        verb,
+                        rows = self.entries.len(),
+                        "could not settle; the rows are left to their leases"
+                    );
+                    return;
+                }
+            }
+        }
+    }
+
+    fn report(&self, shared: &Shared, verb: &'static str, answers: &[Settled]) {
+        if verb == "release" {
+            shared.metrics.released(self.entries.len(), "the sink is down");
+        }
+        for (finished, answer) in self.finished.iter().zip(answers) {
+            if *answer == Settled::LeaseLost {
+                shared.metrics.lease_lost(&finished.message, verb);
+            }
+        }
+    }
+}

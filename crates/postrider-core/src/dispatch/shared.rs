@@ -1,0 +1,107 @@
+//! What a dispatcher's duties share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::breaker::Breaker;
+use super::config::Config;
+use super::hand::Hand;
+use super::observe::Metrics;
+use crate::sink::Sink;
+use crate::store::{Store, StoreError, StoreErrorKind};
+
+pub(super) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub sink: Arc<dyn Sink>,
+    pub config: Config,
+    pub hand: Hand,
+    pub metrics: Metrics,
+    /// Fires when the dispatcher shall stop.
+    pub stop: CancellationToken,
+    /// Fires when all is settled and the last duties may end.
+    pub retired: CancellationToken,
+    suspects: AtomicBool,
+    breaker: Mutex<Breaker>,
+    deadline: OnceLock<Instant>,
+}
+
+impl Shared {
+    pub fn new(store: Arc<dyn Store>, sink: Arc<dyn Sink>, config: Config, stop: CancellationToken) -> Self {
+        Self {
+            store,
+            sink,
+            hand: Hand::default(),
+            metrics: Metrics::new(&config.name),
+            stop,
+            retired: CancellationToken::new(),
+            suspects: AtomicBool::new(false),
+            breaker: Mutex::new(Breaker::new(config.breaker)),
+            deadline: OnceLock::new(),
+            config,
+        }
+    }
+
+    /// Runs a statement within its time limit, and counts and logs its failure.
+    pub async fn call<T>(
+        &self,
+        verb: &'static str,
+        statement: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let limit = self.config.store_timeout;
+        let done = timeout(limit, statement).await.unwrap_or_else(|_| {
+            let what = format!("{verb} failed: the database did not answer within {limit:?}; it is tried again");
+            Err(StoreError::new(StoreErrorKind::Unavailable, what))
+        });
+        done.inspect_err(|error| self.metrics.store_failed(verb, error))
+    }
+
+    /// Waits, but not beyond the moment when the dispatcher shall stop.
+    pub async fn unless_stopped(&self, wait: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = wait => {}
+        }
+    }
+
+    /// Waits until nothing is in hand.
+    pub async fn hand_empty(&self) {
+        self.unless_stopped(self.hand.until(|rows, _| rows == 0)).await;
+    }
+
+    pub fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether rows wait that are to be claimed alone.
+    pub fn note_suspects(&self, waiting: bool) {
+        self.suspects.store(waiting, Ordering::Relaxed);
+    }
+
+    pub fn has_suspects(&self) -> bool {
+        self.suspects.load(Ordering::Relaxed)
+    }
+
+    /// Sets the time after which a shutdown no longer waits for the database.
+    pub fn expire_at(&self, deadline: Instant) {
+        self.deadline.get_or_init(|| deadline);
+    }
+
+    pub fn has_expired(&self) -> bool {
+        self.deadline.get().is_some_and(|deadline| Instant::now() >= *deadline)
+    }
+}
+
+/// The pauses between tries of a database that does not answer: from 50 ms, doubling to 2 s, with jitter.
+pub(super) fn pauses() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(Duration::from_secs(2))
+        .with_jitter()
+        .without_max_times()
+        .build()
+}

@@ -1,0 +1,147 @@
+//! Which rows a claim takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use postrider_core::lease::{Lease, RowAddress};
+use postrider_core::state::{Event, State, transition};
+use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, ClaimedRow, Lane, Scope};
+use uuid::Uuid;
+
+use super::clock::{between, micros};
+use super::table::{StoredMessage, Table};
+
+/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
+const LANES_PER_CLAIM: usize = 64;
+
+impl Table {
+    pub fn claim(&mut self, request: &ClaimRequest, now: i64) -> Claimed {
+        let (picked, last_lane) = match &request.order {
+            ClaimOrder::Due => (self.pick_due(request, now), None),
+            ClaimOrder::Fair { after } => self.pick_fair(request, after.as_ref(), now),
+            ClaimOrder::Suspects => (self.expired(request, now, true).iter().map(|row| row.seq).collect(), None),
+        };
+        let mut messages: Vec<_> = picked.iter().filter_map(|seq| self.take(*seq, request, now)).collect();
+        messages.sort_by_key(|(written, _)| *written);
+        Claimed { messages: messages.into_iter().map(|(_, message)| message).collect(), last_lane }
+    }
+
+    /// Expired leases first, then an equal share for each namespace in scope, the longest due first.
+    fn pick_due(&self, request: &ClaimRequest, now: i64) -> Vec<i64> {
+        let mut rows = self.expired(request, now, false);
+        let mut due = self.due(request, now);
+        let namespaces = match &request.scope.namespaces {
+            Some(names) => names.len(),
+            None => due.iter().map(|row| &row.namespace).collect::<BTreeSet<_>>().len(),
+        };
+        let room = limit(request) - rows.len();
+        keep_share(&mut due, |row| row.namespace.clone(), room.div_ceil(namespaces.max(1)));
+        rows.extend(due);
+        cut(&mut rows, request);
+        rows.iter().map(|row| row.seq).collect()
+    }
+
+    /// An equal share for each lane after the given one. Where the claim is cut short, the next one goes on
+    /// after the last lane that got something, so that no lane loses its turn.
+    fn pick_fair(&self, request: &ClaimRequest, after: Option<&Lane>, now: i64) -> (Vec<i64>, Option<Lane>) {
+        let pending = self.rows.values().filter(|row| row.status == State::Pending);
+        let lanes: BTreeSet<Lane> = pending.map(lane_of).collect();
+        let from = after.map_or(Unbounded, |lane| Excluded(lane.clone()));
+        let lanes: BTreeSet<&Lane> = lanes.range((from, Unbounded)).take(LANES_PER_CLAIM).collect();
+        let in_scope = lanes.iter().filter(|lane| scope_has(&request.scope, lane)).count();
+        let mut rows = self.due(request, now);
+        rows.retain(|row| lanes.contains(&lane_of(row)));
+        keep_share(&mut rows, lane_of, limit(request).div_ceil(in_scope.max(1)));
+        rows.sort_by_key(|row| lane_of(row));
+        let was_cut = cut(&mut rows, request);
+        let last = if was_cut { rows.last().map(|row| lane_of(row)) } else { lanes.last().copied().cloned() };
+        (rows.iter().map(|row| row.seq).collect(), last)
+    }
+
+    fn expired(&self, request: &ClaimRequest, now: i64, suspects: bool) -> Vec<&StoredMessage> {
+        let eligible = |row: &&StoredMessage| {
+            row.is_expired(now) && may_claim(row, request) && row.is_suspect(request.max_attempts) == suspects
+        };
+        let mut rows: Vec<_> = self.rows.values().filter(eligible).collect();
+        rows.sort_by_key(|row| (row.locked_until_micros, row.seq));
+        rows.truncate(limit(request));
+        rows
+    }
+
+    fn due(&self, request: &ClaimRequest, now: i64) -> Vec<&StoredMessage> {
+        let mut rows: Vec<_> = self.rows.values().filter(|row| row.is_due(now) && may_claim(row, request)).collect();
+        rows.sort_by_key(|row| (row.next_attempt_at_micros, row.seq));
+        rows
+    }
+
+    /// Leases a row; answers when it was written, and the message.
+    fn take(&mut self, seq: i64, request: &ClaimRequest, now: i64) -> Option<((i64, i64), ClaimedMessage)> {
+        let row = self.rows.get_mut(&seq)?;
+        row.status = transition(row.status, Event::Claim)?;
+        row.attempts += 1;
+        row.locked_by = Some(request.worker);
+        row.locked_until_micros = Some(now.saturating_add(micros(request.lease)));
+        row.updated_at_micros = now;
+        Some(((row.created_at_micros, row.seq), claimed(row, request.worker, now)))
+    }
+}
+
+fn claimed(row: &StoredMessage, worker: Uuid, now: i64) -> ClaimedMessage {
+    let row = row.clone();
+    ClaimedRow {
+        id: row.id,
+        namespace: row.namespace,
+        topic: row.topic,
+        key: row.key,
+        tenant_id: row.tenant_id,
+        dedupe_key: row.dedupe_key,
+        payload: row.payload,
+        headers: row.headers,
+        attempts: row.attempts,
+        max_attempts: row.max_attempts,
+        created_at_micros: row.created_at_micros,
+        age: between(row.created_at_micros, now),
+        lease: Lease { id: row.id, worker, attempt: row.attempts, address: RowAddress::default() },
+    }
+    .into()
+}
+
+fn may_claim(row: &StoredMessage, request: &ClaimRequest) -> bool {
+    !row.is_spent(request.max_attempts) && request.scope.contains(&row.namespace, row.tenant_id)
+}
+
+fn limit(request: &ClaimRequest) -> usize {
+    usize::try_from(request.limit).unwrap_or(usize::MAX)
+}
+
+fn lane_of(row: &StoredMessage) -> Lane {
+    let tenant = row.tenant_id.unwrap_or(Uuid::nil());
+    Lane { namespace: row.namespace.clone(), topic: row.topic.clone(), tenant }
+}
+
+fn scope_has(scope: &Scope, lane: &Lane) -> bool {
+    scope.contains(&lane.namespace, Some(lane.tenant))
+}
+
+/// Keeps the first rows of each group.
+fn keep_share<K: Ord>(rows: &mut Vec<&StoredMessage>, group: impl Fn(&StoredMessage) -> K, share: usize) {
+    let mut kept: BTreeMap<K, usize> = BTreeMap::new();
+    rows.retain(|row| {
+        let count = kept.entry(group(row)).or_default();
+        *count += 1;
+        *count <= share
+    });
+}
+
+/// Cuts rows down to the request's number and size; answers whether any had to go. The first row always stays.
+fn cut(rows: &mut Vec<&StoredMessage>, request: &ClaimRequest) -> bool {
+    let mut size = 0_u64;
+    let fits = rows.iter().take_while(|row| {
+        let room = size < request.max_bytes.max(1);
+        size = size.saturating_add(row.payload.as_bytes().len() as u64);
+        room
+    });
+    let (before, keep) = (rows.len(), fits.count().min(limit(request)));
+    rows.truncate(keep);
+    keep < before
+}

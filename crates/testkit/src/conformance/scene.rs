@@ -1,0 +1,104 @@
+//! The usual messages, requests and settlements of the suite.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Purge, Release, Replay, Scope};
+use postrider::store::{Delivered, Finished};
+use postrider::{ClaimedMessage, Lease, Message, Settled, Store};
+use uuid::Uuid;
+
+/// How long a lease lasts unless a test says otherwise.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// The attempts allowed unless a test says otherwise; enough that no row becomes suspect by its last attempt.
+pub const MAX_ATTEMPTS: i32 = 10;
+/// A second, which is far more than two statements are apart.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// An hour.
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// No row at all.
+pub const NONE: [Uuid; 0] = [];
+
+/// An ordinary message.
+pub fn message() -> Message {
+    message_in("shop", "order.placed")
+}
+
+/// An ordinary message of a namespace and topic.
+pub fn message_in(namespace: &str, topic: &str) -> Message {
+    Message::json(namespace.to_owned(), topic.to_owned(), &serde_json::json!({"order": 7}))
+}
+
+/// A claim of everything, in the usual order.
+pub fn request(worker: Uuid) -> ClaimRequest {
+    ClaimRequest {
+        scope: Scope::all(),
+        worker,
+        limit: 100,
+        max_bytes: u64::MAX,
+        lease: LEASE,
+        max_attempts: MAX_ATTEMPTS,
+        order: ClaimOrder::Due,
+    }
+}
+
+/// A claim of suspects, by a worker of its own.
+pub fn suspects() -> ClaimRequest {
+    ClaimRequest { order: ClaimOrder::Suspects, ..request(Uuid::new_v4()) }
+}
+
+/// A nack with the usual text.
+pub fn nack(lease: Lease, delay: Duration) -> Nack {
+    Nack { lease, delay, error: "broker down".into() }
+}
+
+/// A bury with the usual text.
+pub fn bury(lease: Lease) -> Bury {
+    Bury { lease, error: "refused for good".into() }
+}
+
+/// A release that leaves everything as it was.
+pub fn release(lease: Lease) -> Release {
+    Release { lease, delay: Duration::ZERO, error: None }
+}
+
+/// A purge of everything that finished this long ago.
+pub fn purge(finished: Finished, older_than: Duration) -> Purge {
+    Purge { scope: Scope::all(), finished, older_than, limit: 100 }
+}
+
+/// A replay of everything dead.
+pub fn replay_all() -> Replay {
+    Replay { scope: Scope::all(), topic: None, ids: None, limit: 100 }
+}
+
+/// The ids of claimed messages, in their order.
+pub fn ids(messages: &[ClaimedMessage]) -> Vec<Uuid> {
+    messages.iter().map(|message| message.id).collect()
+}
+
+/// The ids without their order.
+pub fn set(ids: impl IntoIterator<Item = Uuid>) -> BTreeSet<Uuid> {
+    ids.into_iter().collect()
+}
+
+/// A duration in microseconds.
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("tests use short durations")
+}
+
+/// Acks one message and keeps its row; it must work.
+pub async fn ack(store: &dyn Store, lease: Lease) {
+    assert_eq!(store.ack(&[lease], Delivered::Keep).await.expect("the store acks"), [Settled::Done]);
+}
+
+/// Buries one message; it must work.
+pub async fn give_up(store: &dyn Store, lease: Lease) {
+    assert_eq!(store.bury(&[bury(lease)]).await.expect("the store buries"), [Settled::Done]);
+}
+
+/// Puts one message back so that it is due at once; it must work.
+pub async fn fail(store: &dyn Store, lease: Lease) {
+    assert_eq!(store.nack(&[nack(lease, Duration::ZERO)]).await.expect("the store nacks"), [Settled::Done]);
+}

@@ -1,0 +1,71 @@
+//! Free ports on loopback.
+//!
+//! Ports are taken from below the range that the kernel gives to outgoing connections and to `bind(0)`, so that a
+//! server can be stopped and started again without losing its port to a passer-by. Two test processes can still choose
+//! the same port in the same moment: [`on_free_port`] then tries another.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::{Result, bail};
+
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_000;
+const ATTEMPTS: usize = 10;
+
+/// Calls `start` with a free port, and again with another one when the port was taken meanwhile.
+pub(crate) fn on_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<u16> {
+    for _ in 1..ATTEMPTS {
+        let port = free_port()?;
+        match start(port) {
+            Ok(()) => return Ok(port),
+            Err(error) if was_taken(&error) => continue,
+            Err(error) => return Err(error),
+        }
+    }
+    let port = free_port()?;
+    start(port).map(|()| port)
+}
+
+/// True when a server could not start because its port is in use.
+pub(crate) fn was_taken(error: &anyhow::Error) -> bool {
+    format!("{error:#}").contains("Address already in use")
+}
+
+fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let port = FIRST + u16::try_from(random % u64::from(COUNT))?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port found on loopback between {FIRST} and {}", FIRST + COUNT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn another_port_is_tried_when_the_first_was_taken() -> Result<()> {
+        let mut tried = 0;
+        on_free_port(|_| {
+            tried += 1;
+            if tried < 3 { Err(anyhow!("could not bind: Address already in use")) } else { Ok(()) }
+        })?;
+        assert_eq!(tried, 3);
+        Ok(())
+    }
+
+    #[test]
+    fn other_failures_are_not_repeated() {
+        let mut tried = 0;
+        let outcome = on_free_port(|_| {
+            tried += 1;
+            Err(anyhow!("disk full"))
+        });
+        assert!(outcome.is_err());
+        assert_eq!(tried, 1);
+    }
+}

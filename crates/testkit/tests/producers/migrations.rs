@@ -1,0 +1,147 @@
+//! Migrations run once, together, or not at all.
+
+use std::error::Error as _;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use postrider::names::Names;
+use postrider::postgres::migrate;
+use postrider::{Message, PostgresStore, StoreErrorKind};
+use sqlx::{AssertSqlSafe, PgPool};
+use testkit::Postgres;
+
+async fn empty_database() -> Result<PgPool> {
+    Postgres::shared().await?.create_database().await?.pool().await
+}
+
+/// Everything in a schema: relations, and functions.
+async fn things(pool: &PgPool, schema: &str) -> Result<Vec<String>> {
+    let sql = "select relname::text from pg_class join pg_namespace n on n.oid = relnamespace where nspname = $1 and relkind <> 't'
+               union all select proname::text from pg_proc join pg_namespace n on n.oid = pronamespace where nspname = $1 order by 1";
+    Ok(sqlx::query_scalar(sql).bind(schema).fetch_all(pool).await?)
+}
+
+#[tokio::test]
+async fn a_second_run_does_nothing() -> Result<()> {
+    let pool = empty_database().await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    assert_eq!(store.migrate().await?, [1, 2]);
+    let before = things(&pool, "public").await?;
+    assert!(store.migrate().await?.is_empty());
+    assert_eq!(things(&pool, "public").await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_runs_at_once_share_the_work() -> Result<()> {
+    let database = Postgres::shared().await?.create_database().await?;
+    let runs = (0..8).map(|_| {
+        let database = database.clone();
+        tokio::spawn(async move {
+            let pool = database.pool_with(|options| options.max_connections(1)).await?;
+            anyhow::Ok(PostgresStore::new(pool, Names::in_schema("shared")?).migrate().await?)
+        })
+    });
+    let ran = try_join_all(runs).await?.into_iter().collect::<Result<Vec<_>>>()?;
+    assert_eq!(ran.concat(), [1, 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failure_half_way_leaves_nothing_and_can_be_repeated() -> Result<()> {
+    let pool = empty_database().await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    // version 2 creates a function of this name, version 1 nothing that is in its way
+    let arguments = "text, text, jsonb, text, uuid, text, jsonb, timestamptz, int, bytea, text";
+    let obstacle = format!("create function postrider_enqueue({arguments}) returns int language sql as 'select 1'");
+    sqlx::raw_sql(AssertSqlSafe(obstacle)).execute(&pool).await?;
+    let error = store.migrate().await.err().context("the obstacle was overlooked")?;
+    assert!(error.to_string().starts_with("migrate failed"), "{error}");
+    let source = error.source().context("no source")?.to_string();
+    assert!(source.contains("postrider_enqueue") || source.contains("already exists"), "{source}");
+    assert_eq!(things(&pool, "public").await?, ["postrider_enqueue"]);
+
+    sqlx::raw_sql("drop function postrider_enqueue").execute(&pool).await?;
+    assert_eq!(store.migrate().await?, [1, 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_index_in_the_way_stops_the_first_version_whole() -> Result<()> {
+    let pool = empty_database().await?;
+    sqlx::raw_sql("create table mine (a int); create index outbox_messages_due_idx on mine (a)").execute(&pool).await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    assert!(store.migrate().await.is_err());
+    assert_eq!(things(&pool, "public").await?, ["mine", "outbox_messages_due_idx"]);
+    sqlx::raw_sql("drop table mine").execute(&pool).await?;
+    assert_eq!(store.migrate().await?, [1, 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_outboxes_live_in_one_schema() -> Result<()> {
+    let pool = empty_database().await?;
+    let names = [Names::new("app", "one_", "one_messages")?, Names::new("app", "two_", "two_messages")?];
+    for names in &names {
+        assert_eq!(PostgresStore::new(pool.clone(), names.clone()).migrate().await?, [1, 2]);
+    }
+    for (number, names) in names.iter().enumerate() {
+        let mut transaction = pool.begin().await?;
+        let outbox = PostgresStore::new(pool.clone(), names.clone()).outbox();
+        for _ in 0..=number {
+            assert!(outbox.enqueue(&mut transaction, Message::json("shop", "x", &number)).await?.is_new());
+        }
+        transaction.commit().await?;
+    }
+    let counts: (i64, i64) =
+        sqlx::query_as("select (select count(*) from app.one_messages), (select count(*) from app.two_messages)")
+            .fetch_one(&pool)
+            .await?;
+    assert_eq!(counts, (1, 2));
+    for function in ["one_enqueue", "one_uuid_v7", "two_enqueue", "two_uuid_v7"] {
+        assert!(things(&pool, "app").await?.iter().any(|name| name == function), "{function}");
+    }
+    assert!(things(&pool, "public").await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() -> Result<()> {
+    let pool = empty_database().await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    store.migrate().await?;
+    sqlx::raw_sql("insert into postrider_migrations (version, name) values (99, 'from the future')")
+        .execute(&pool)
+        .await?;
+    let error = store.migrate().await.err().context("the newer version was overlooked")?;
+    assert_eq!(error.kind(), StoreErrorKind::Schema);
+    let text = error.to_string();
+    assert!(text.contains("version 99") && text.contains(&format!("up to {}", migrate::LATEST)), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_script_makes_the_same_schema() -> Result<()> {
+    let (ours, theirs) = (empty_database().await?, empty_database().await?);
+    let names = Names::default();
+    PostgresStore::new(ours.clone(), names.clone()).migrate().await?;
+    sqlx::raw_sql(AssertSqlSafe(migrate::script(&names))).execute(&theirs).await?;
+    let mut expected = things(&ours, "public").await?;
+    expected.retain(|name| !name.starts_with("postrider_migrations"));
+    assert_eq!(things(&theirs, "public").await?, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_that_owns_its_schema_needs_no_more() -> Result<()> {
+    let database = Postgres::shared().await?.create_database().await?;
+    let pool = database.pool_with(|options| options.max_connections(1)).await?;
+    let role = "do $$ begin create role plain_owner; exception when duplicate_object then null; end $$";
+    sqlx::raw_sql(role).execute(&pool).await?;
+    sqlx::raw_sql("create schema plain authorization plain_owner; set role plain_owner").execute(&pool).await?;
+    assert_eq!(PostgresStore::new(pool.clone(), Names::in_schema("plain")?).migrate().await?, [1, 2]);
+    let owner = "select tableowner::text from pg_tables where schemaname = 'plain' and tablename = 'outbox_messages'";
+    let owner: String = sqlx::query_scalar(owner).fetch_one(&pool).await?;
+    assert_eq!(owner, "plain_owner");
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! r05: what is not a transaction is refused by type. (A diesel connection is refused at run time, see `diesel.rs`.)
+
+use diesel_async::AsyncPgConnection;
+use postrider::CallerTransaction;
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+use tokio_postgres::Client;
+
+assert_impl_all!(&mut Transaction<'static, Postgres>: CallerTransaction);
+assert_not_impl_any!(PgPool: CallerTransaction);
+assert_not_impl_any!(&PgPool: CallerTransaction);
+assert_not_impl_any!(&mut PgPool: CallerTransaction);
+assert_not_impl_any!(PgConnection: CallerTransaction);
+assert_not_impl_any!(&mut PgConnection: CallerTransaction);
+assert_not_impl_any!(&mut sqlx::pool::PoolConnection<Postgres>: CallerTransaction);
+
+assert_impl_all!(&tokio_postgres::Transaction<'static>: CallerTransaction);
+assert_not_impl_any!(&Client: CallerTransaction);
+assert_not_impl_any!(&mut Client: CallerTransaction);
+
+assert_impl_all!(&DatabaseTransaction: CallerTransaction);
+assert_not_impl_any!(&DatabaseConnection: CallerTransaction);
+assert_not_impl_any!(&sea_orm::DatabaseExecutor<'static>: CallerTransaction);
+
+assert_impl_all!(postrider::postgres::enqueue::DieselTransaction<'static>: CallerTransaction);
+assert_not_impl_any!(&mut AsyncPgConnection: CallerTransaction);
+assert_not_impl_any!(&AsyncPgConnection: CallerTransaction);
+
+/// The assertions above hold when this file compiles; the test is here so that the promise has a name.
+#[test]
+fn r05_a_pool_or_a_connection_is_not_a_transaction() {}
