@@ -6,7 +6,8 @@
 //!
 //! A release gives its attempt back, so the next claim by the same worker carries the same token. That is
 //! sound because a lease is settled once: a worker that released a row holds nothing it could settle later,
-//! and a release whose answer was lost is never sent again.
+//! and a release whose answer was lost is never sent again. A replay begins to count anew as well: it is an
+//! operator's act on a dead row, long after the publish that its old attempts began has ended or timed out.
 
 use uuid::Uuid;
 

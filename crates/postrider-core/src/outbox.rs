@@ -101,7 +101,8 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
     }
 
     /// Claims due rows of the namespace, oldest first. Rows whose attempts are spent and whose lease ran out
-    /// are buried on the way.
+    /// are buried on the way. A row that workers died on repeatedly comes first and alone (see
+    /// [`ClaimOrder::Suspects`]).
     pub async fn claim_batch(&self, cfg: ClaimCfg) -> Result<Vec<ClaimedMessage>, E> {
         let scope = Scope::namespace(self.namespace.clone());
         let max_attempts = i32::try_from(cfg.max_attempts).unwrap_or(i32::MAX);
@@ -109,16 +110,19 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
         let mut request = ClaimRequest {
             scope,
             worker: self.worker_id,
-            limit: cfg.batch_size,
+            limit: 1,
             max_bytes: u64::MAX,
             lease: cfg.lease_duration,
             max_attempts,
-            order: ClaimOrder::Due,
+            order: ClaimOrder::Suspects,
         };
-        let mut messages = self.db.claim(&request).await?.messages;
-        if messages.is_empty() && swept.suspects {
-            request.order = ClaimOrder::Suspects;
-            request.limit = 1;
+        let mut messages = Vec::new();
+        if swept.suspects {
+            messages = self.db.claim(&request).await?.messages;
+        }
+        if messages.is_empty() {
+            request.order = ClaimOrder::Due;
+            request.limit = cfg.batch_size;
             messages = self.db.claim(&request).await?.messages;
         }
         self.remember(&messages, max_attempts);

@@ -1,8 +1,58 @@
 //! Postrider, a transactional outbox.
 //!
-//! An application changes its database and tells the world, and the two must not come apart. Write a
-//! [`Message`] in the same transaction as the change; a [`Dispatcher`] delivers it to a [`Sink`] at least
-//! once, in spite of crashes, slow brokers and several replicas.
+//! An application changes its database and tells the world, and the two must not come apart. Write a [`Message`] in
+//! the same transaction as the change; a [`Dispatcher`] delivers it to a [`Sink`] at least once, in spite of crashes,
+//! slow brokers and several replicas.
+//!
+//! # The producer
+//!
+//! [`Outbox::enqueue`] takes the transaction that the change is made in, and nothing else; see [`CallerTransaction`]
+//! for what each driver passes. The message is delivered if and only if that transaction commits.
+//!
+//! ```
+//! use postrider::{CallerTransaction, EnqueueError, Message, Outbox};
+//!
+//! async fn tell_of_order(outbox: &Outbox, transaction: impl CallerTransaction, order: u64) -> Result<(), EnqueueError> {
+//!     let message = Message::json("shop", "order.placed", &order)
+//!         .key(order.to_string())
+//!         .dedupe_key(format!("order.placed/{order}"));
+//!     let enqueued = outbox.enqueue(transaction, message).await?;
+//!     println!("{} is {}", enqueued.id(), if enqueued.is_new() { "new" } else { "there already" });
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # The dispatcher
+//!
+//! A closure is a sink. What it answers decides what becomes of the message: delivered, tried again, or dead.
+//!
+//! ```
+//! use postrider::{ConfigError, Dispatcher, PublishError, Store, callback};
+//!
+//! async fn deliver(store: impl Store) -> Result<(), ConfigError> {
+//!     let sink = callback(|message| async move {
+//!         println!("{} {} {:?}", message.topic, message.id, message.payload);
+//!         Ok::<(), PublishError>(())
+//!     });
+//! #   let stop = Default::default();
+//!     // `stop` is a tokio_util::sync::CancellationToken; cancel a clone of it to shut down gracefully.
+//!     let ended = Dispatcher::builder(store, sink).max_attempts(20).build()?.run(stop).await;
+//!     println!("{} publishes were cut off", ended.abandoned);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `postgres` (default) | `PostgresStore`, and `enqueue` for sqlx transactions |
+//! | `memory` | `MemoryStore`, for your tests |
+//! | `tokio-postgres`, `sea-orm`, `diesel-async` | `enqueue` for the transactions of these drivers |
+//! | `otel` | the W3C trace context of the current span travels with each message |
+//!
+//! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
+//! idempotent.
 
 pub use postrider_core::*;
 pub use postrider_store::*;

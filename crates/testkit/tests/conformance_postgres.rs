@@ -110,10 +110,10 @@ testkit::conformance!(OnPostgres);
 /// Other stores have no row locks that a client could hold, so this is about PostgreSQL alone.
 #[tokio::test]
 async fn s0_56_claim_and_sweep_pass_over_rows_that_somebody_has_locked() {
-    let h = OnPostgres::fresh().await;
     let message = || Message::json("shop", "order.placed", &7);
     let scope = Scope::all();
     for crashed in [false, true] {
+        let h = OnPostgres::fresh().await;
         let ids = h.put_all([message(), message()]).await;
         if crashed {
             assert_eq!(h.claim_all(Uuid::new_v4()).await.len(), 2);

@@ -13,11 +13,12 @@ with recursive expired as materialized (
 ),
 {namespaces},
 share as materialized (
-  select array_agg(namespace) as namespaces, ceil(($4::bigint - (select count(*) from expired))::numeric / count(*))::bigint as size
+  select array_agg(namespace) as namespaces, ceil(($4::bigint - (select count(*) from expired))::numeric / nullif(count(*), 0))::bigint as size
   from (
     select namespace from namespaces where due_at <= now()
     union all
-    select unnest($1::text[])) as wanted(namespace)
+    select name from unnest($1::text[]) as name
+    where exists (select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now())) as wanted(namespace)
 ),
 due as materialized (
   select row.*

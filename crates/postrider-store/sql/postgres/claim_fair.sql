@@ -14,7 +14,7 @@ with recursive lanes(namespace, topic, tenant, visited) as (
 ),
 share as materialized (
   select array_agg(namespace) as namespaces, array_agg(topic) as topics, array_agg(tenant) as tenants,
-         array_agg(visited) as visits, ceil($4::numeric / count(*))::bigint as size
+         array_agg(visited) as visits, ceil($4::numeric / nullif(count(*), 0))::bigint as size
   from lanes
   where ($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant = $2::uuid)
 ),

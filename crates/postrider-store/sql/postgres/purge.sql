@@ -4,7 +4,7 @@
 with picked as materialized (
   select ctid, attempts as few
   from {table}
-  where status = '{finished}' and {finished_at} < now() - $3::bigint * interval '1 microsecond'
+  where status = '{finished}' and {finished_at} <= now() - $3::bigint * interval '1 microsecond'
     and {in_scope}
     and (select pg_try_advisory_xact_lock(hashtextextended('{bell} purge', 0)))
   order by {finished_at}

@@ -71,7 +71,10 @@ impl<'r> Decode<'r, Postgres> for Micros {
     }
 }
 
+/// A century: longer delays and leases mean nothing, and would overflow a time on the server.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A duration as a `bigint` of microseconds.
 pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(duration.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }

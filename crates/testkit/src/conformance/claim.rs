@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use postrider::store::{ClaimRequest, Scope};
+use postrider::store::{ClaimRequest, LARGEST_CLAIM, Scope};
 use postrider::{Message, State};
 use uuid::Uuid;
 
@@ -211,7 +211,7 @@ pub async fn s0_60_s0_90_parallel_workers_never_claim_the_same_row(h: impl Harne
     for worker in workers.collect::<Vec<_>>() {
         all.extend(worker.await.expect("no worker panics"));
     }
-    all.extend(ids(&h.claim(&ClaimRequest { limit: 2_000, ..request(Uuid::new_v4()) }).await));
+    all.extend(ids(&h.claim(&ClaimRequest { limit: LARGEST_CLAIM, ..request(Uuid::new_v4()) }).await));
     assert_eq!(all.len(), ROWS, "every row is claimed, and none twice");
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), ROWS);
 }

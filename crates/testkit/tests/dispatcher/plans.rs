@@ -1,0 +1,92 @@
+//! Every statement is prepared on the real server, and no plan reads the whole table.
+
+use postrider::postgres::statements::{EnqueueStatements, StoreStatements};
+use postrider::Names;
+use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
+
+use crate::scene::OnPostgres;
+
+/// Statements that run while messages flow, with the types of their parameters' nulls left to the server.
+const HOT: [&str; 15] = [
+    "claim",
+    "claim_fair",
+    "claim_suspects",
+    "sweep",
+    "next_due",
+    "ack",
+    "ack by id",
+    "ack_delete",
+    "nack",
+    "nack by id",
+    "bury",
+    "release",
+    "extend",
+    "extend by id",
+    "purge_delivered",
+];
+
+#[tokio::test]
+async fn every_statement_can_be_prepared() {
+    let scene = OnPostgres::new().await;
+    let (store, producer) = (StoreStatements::render(&Names::default()), EnqueueStatements::render(&Names::default()));
+    let mut all = store.all();
+    all.extend([
+        ("enqueue_one", &*producer.enqueue_one),
+        ("enqueue_many", &producer.enqueue_many),
+        ("enqueue_find", &producer.enqueue_find),
+    ]);
+    assert_eq!(all.len(), 27);
+    for (name, sql) in all {
+        assert!(!sql.contains('{') || sql.contains("'{}'"), "{name} has a placeholder left:\n{sql}");
+        let prepared = scene.pool.prepare(AssertSqlSafe(sql.to_owned()).into_sql_str()).await;
+        assert!(prepared.is_ok(), "{name}: {:?}\n{sql}", prepared.err());
+    }
+}
+
+/// The plans of the hot statements as PostgreSQL would keep them for any parameters.
+async fn generic_plans(scene: &OnPostgres) -> Vec<(&'static str, String)> {
+    let statements = StoreStatements::render(&Names::default());
+    let mut connection = scene.pool.acquire().await.expect("a connection");
+    connection.execute("set plan_cache_mode = force_generic_plan").await.expect("a setting");
+    let mut plans = Vec::new();
+    for (name, sql) in statements.all().into_iter().filter(|(name, _)| HOT.contains(name)) {
+        let parameters = (1..=10).rev().find(|number| sql.contains(&format!("${number}:"))).expect("parameters");
+        connection.execute(AssertSqlSafe(format!("prepare checked as {sql}"))).await.expect(name);
+        let nulls = vec!["null"; parameters].join(", ");
+        let rows = connection.fetch_all(AssertSqlSafe(format!("explain execute checked({nulls})"))).await.expect(name);
+        let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        plans.push((name, lines.join("\n")));
+        connection.execute("deallocate checked").await.expect("it was prepared");
+    }
+    assert_eq!(plans.len(), HOT.len());
+    plans
+}
+
+fn check(plans: Vec<(&'static str, String)>) {
+    for (name, plan) in plans {
+        assert!(!plan.contains("Seq Scan on outbox_messages"), "{name} reads the whole table:\n{plan}");
+        assert!(!plan.contains("JIT"), "{name} would be compiled at run time:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn no_plan_made_on_an_empty_table_reads_it_whole() {
+    check(generic_plans(&OnPostgres::new().await).await);
+}
+
+#[tokio::test]
+async fn r40_no_plan_reads_the_whole_table_beside_100_000_finished_rows() {
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, payload, status, attempts, delivered_at)
+        select 'shop', 'order', '{}', 'delivered', 1, now() from generate_series(1, 100000);
+        insert into outbox_messages (namespace, topic, payload) select 'shop', 'order', '{}' from generate_series(1, 1000)";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    check(generic_plans(&scene).await);
+    sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
+    check(generic_plans(&scene).await);
+    let backlog = "insert into outbox_messages (namespace, topic, payload)
+        select 'shop', 'order', '{}' from generate_series(1, 100000)";
+    sqlx::raw_sql(backlog).execute(&scene.pool).await.expect("rows");
+    sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
+    check(generic_plans(&scene).await);
+}

@@ -1,0 +1,161 @@
+//! The doorbell: picked up at once when idle, no ring under load, no ring lost.
+
+use std::time::{Duration, Instant};
+
+use postrider::{Message, Scope};
+use sqlx::postgres::PgListener;
+use testkit::eventually;
+use tokio::sync::mpsc;
+
+use crate::scene::{OnPostgres, Recorder, Running, message};
+
+/// So long that nothing in these tests is found by polling.
+const RARELY: Duration = Duration::from_secs(60);
+const LONG_LEASE: Duration = Duration::from_secs(300);
+
+/// Whether a relay sleeps with its bell armed.
+async fn asleep(scene: &OnPostgres) -> bool {
+    let locks = "select exists (select from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock' and granted
+        and database = (select oid from pg_database where datname = current_database()))";
+    sqlx::query_scalar(locks).fetch_one(&scene.pool).await.expect("pg_locks can be read")
+}
+
+#[tokio::test]
+async fn an_idle_relay_picks_a_message_up_at_once() {
+    let scene = OnPostgres::new().await;
+    let sink = Recorder::accepting();
+    let running = Running::start(scene.dispatcher(sink.clone()).lease(LONG_LEASE).poll_interval(RARELY));
+    for expected in 1..=5 {
+        eventually(Duration::from_secs(10), || asleep(&scene)).await;
+        let _new = scene.enqueue(message("order.placed")).await;
+        eventually(Duration::from_secs(5), || async { sink.arrivals().len() == expected }).await;
+    }
+    let _ended = running.stop().await;
+}
+
+#[tokio::test]
+async fn s0_3_a_transaction_that_stays_open_is_delivered_soon_after_its_commit() {
+    let scene = OnPostgres::new().await;
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let sink = postrider::callback(move |_| {
+        let _ = arrived.send(Instant::now());
+        async { Ok::<(), postrider::PublishError>(()) }
+    });
+    let running = Running::start(scene.dispatcher(sink).lease(LONG_LEASE).poll_interval(RARELY));
+    let outbox = scene.store.outbox();
+    for asleep_first in [true, false] {
+        if asleep_first {
+            eventually(Duration::from_secs(10), || asleep(&scene)).await;
+        }
+        let mut transaction = scene.pool.begin().await.expect("a transaction begins");
+        let _new = outbox.enqueue(&mut transaction, message("order.placed")).await.expect("a good message");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(arrivals.try_recv().is_err(), "delivered before the commit");
+        transaction.commit().await.expect("it commits");
+        let committed = Instant::now();
+        let arrival = arrivals.recv().await.expect("it arrives");
+        assert!(arrival.duration_since(committed) < Duration::from_secs(1));
+    }
+    let _ended = running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wake_up_is_lost_among_transactions_of_all_lengths() {
+    let scene = OnPostgres::new().await;
+    let sink = Recorder::accepting();
+    let relays: Vec<_> = (0..2)
+        .map(|_| Running::start(scene.dispatcher(sink.clone()).lease(LONG_LEASE).poll_interval(RARELY)))
+        .collect();
+    let producers: Vec<_> = (0..6_u64)
+        .map(|producer| {
+            let (pool, outbox) = (scene.pool.clone(), scene.store.outbox());
+            tokio::spawn(async move {
+                for turn in 0..15_u64 {
+                    let mut transaction = pool.begin().await.expect("a transaction begins");
+                    let _new = outbox.enqueue(&mut transaction, message("order.placed")).await.expect("good");
+                    tokio::time::sleep(Duration::from_millis((turn * 7 + producer * 13) % 60)).await;
+                    transaction.commit().await.expect("it commits");
+                    tokio::time::sleep(Duration::from_millis((turn * 11 + producer * 17) % 90)).await;
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await.expect("the producer ends");
+    }
+    // Well before the poll interval: all of them were rung for, or seen by a relay that was awake.
+    eventually(Duration::from_secs(10), || async { sink.arrivals().len() == 90 }).await;
+    for relay in relays {
+        let _ended = relay.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_rings_while_relays_are_busy() {
+    let scene = OnPostgres::new().await;
+    let mut listener = PgListener::connect_with(&scene.pool).await.expect("a listener");
+    listener.listen("postrider").await.expect("it listens");
+    let outbox = scene.store.outbox();
+    for _ in 0..50 {
+        let _new = scene.enqueue(message("order.placed")).await;
+    }
+    let many = (0..50).map(|_| message("order.placed"));
+    let mut transaction = scene.pool.begin().await.expect("a transaction begins");
+    outbox.enqueue_many(&mut transaction, many).await.expect("good messages");
+    transaction.commit().await.expect("it commits");
+    let rung = tokio::time::timeout(Duration::from_millis(500), listener.try_recv()).await;
+    assert!(rung.is_err(), "a producer rang although nobody slept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_relay_of_one_namespace_does_not_silence_the_bell_of_another() {
+    let scene = OnPostgres::new().await;
+    let slow = Recorder::accepting().slow(Duration::from_millis(20));
+    for _ in 0..400 {
+        let _new = scene.enqueue(Message::json("busy", "bulk", &1)).await;
+    }
+    let settings = |sink: Recorder, namespace: &str| {
+        let builder = scene.dispatcher(sink).scope(Scope::namespace(namespace)).concurrency(1).batch_size(5);
+        builder.lease(LONG_LEASE).poll_interval(RARELY)
+    };
+    let quiet_sink = Recorder::accepting();
+    let quiet = Running::start(settings(quiet_sink.clone(), "quiet"));
+    eventually(Duration::from_secs(10), || asleep(&scene)).await;
+    let busy = Running::start(settings(slow.clone(), "busy"));
+    eventually(Duration::from_secs(10), || async { slow.arrivals().len() > 5 }).await;
+    let _new = scene.enqueue(Message::json("quiet", "order", &1)).await;
+    eventually(Duration::from_secs(5), || async { quiet_sink.arrivals().len() == 1 }).await;
+    assert!(slow.arrivals().len() < 400, "the busy relay was not busy");
+    let _ended = (busy.stop().await, quiet.stop().await);
+}
+
+#[tokio::test]
+async fn a_plain_insert_is_found_by_the_poll() {
+    let scene = OnPostgres::new().await;
+    let sink = Recorder::accepting();
+    let running = Running::start(scene.dispatcher(sink.clone()));
+    eventually(Duration::from_secs(10), || asleep(&scene)).await;
+    sqlx::query("insert into outbox_messages (namespace, topic, payload) values ('shop', 'order', '{}')")
+        .execute(&scene.pool)
+        .await
+        .expect("a plain insert works");
+    eventually(Duration::from_secs(5), || async { scene.count("delivered").await == 1 }).await;
+    let _ended = running.stop().await;
+}
+
+#[tokio::test]
+async fn r34_a_bell_whose_connection_dies_is_hung_again() {
+    let scene = OnPostgres::new().await;
+    let sink = Recorder::accepting();
+    let running = Running::start(scene.dispatcher(sink.clone()).lease(LONG_LEASE).poll_interval(RARELY));
+    for expected in 1..=3 {
+        eventually(Duration::from_secs(10), || asleep(&scene)).await;
+        let kill = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'
+            and database = (select oid from pg_database where datname = current_database())";
+        sqlx::query(kill).execute(&scene.pool).await.expect("it is terminated");
+        eventually(Duration::from_secs(10), || asleep(&scene)).await;
+        let _new = scene.enqueue(message("order.placed")).await;
+        eventually(Duration::from_secs(5), || async { sink.arrivals().len() == expected }).await;
+    }
+    let _ended = running.stop().await;
+}

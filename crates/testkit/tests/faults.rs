@@ -1,0 +1,24 @@
+//! Faults against real servers and real relay processes; every test ends with the checkers.
+//!
+//! Sizes are small for CI. `POSTRIDER_TEST_SCALE` multiplies messages and cycles: 50 makes r19 a million messages.
+
+#![allow(missing_docs)]
+
+mod faults {
+    mod blackhole;
+    mod blips;
+    mod checkers;
+    mod conflicts;
+    mod crashes;
+    mod frozen;
+    mod inside;
+    mod load;
+    mod no_faults;
+    mod poison;
+    mod relay;
+    mod restarts;
+    mod scene;
+    mod shutdown;
+    mod terminated;
+    mod trust;
+}

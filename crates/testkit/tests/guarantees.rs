@@ -1,0 +1,256 @@
+//! The documentation is held against the source: the tests that `docs/guarantees.md` names exist and are run, every
+//! Rust example compiles, every SQL example runs, links lead somewhere, and lists of metrics, settings and columns are
+//! complete.
+
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use postrider::{Names, PostgresStore};
+use sqlx::AssertSqlSafe;
+
+// The examples of the documentation; compiled here, and some are tests.
+#[path = "../../../docs/snippets/dispatcher.rs"]
+#[allow(dead_code)]
+mod dispatcher;
+#[path = "../../../docs/snippets/producers.rs"]
+#[allow(dead_code)]
+mod producers;
+#[path = "../../../docs/snippets/readme.rs"]
+#[allow(dead_code)]
+mod readme;
+#[path = "../../../docs/snippets/testing.rs"]
+mod testing;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = root().join(path);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// All files below a directory whose names end so.
+fn files(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path, ending)?);
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The pages of the documentation.
+fn pages() -> Result<Vec<PathBuf>> {
+    let mut pages = files(&root().join("docs"), ".md")?;
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|page| root().join(page)));
+    Ok(pages)
+}
+
+/// The fenced blocks of a page in one language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == format!("```{language}") {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+            blocks.push(block.join("\n"));
+        }
+    }
+    blocks
+}
+
+/// A test that a guarantee names: `| scenarios | test | binary | file |`.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    scenarios: Vec<String>,
+    test: String,
+    binary: String,
+    file: String,
+}
+
+fn named(page: &str) -> Vec<Named> {
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("| `"));
+    rows.filter_map(|row| {
+        let cells: Vec<String> = row.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect();
+        let [scenarios, test, binary, file] = cells.try_into().ok()?;
+        let scenarios = scenarios.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+        Some(Named { scenarios, test, binary, file })
+    })
+    .collect()
+}
+
+/// Says what is wrong with a row, given the sources of its file and of whatever lists tests for suites.
+fn problem(row: &Named, source: &str, list: Option<&str>) -> Option<String> {
+    let Named { scenarios, test, file, .. } = row;
+    let defined = source.contains(&format!("fn {test}(")) || source.contains(&format!("fn {test}<"));
+    if !defined {
+        return Some(format!("{file} has no test {test}"));
+    }
+    if list.is_some_and(|list| !list.lines().any(|line| line.trim().trim_end_matches(',') == test)) {
+        return Some(format!("{test} of {file} is not in the list of its suite, so nobody runs it"));
+    }
+    let missing = scenarios.iter().find(|id| {
+        let id = id.to_lowercase().replace('.', "_");
+        !format!("_{test}_").contains(&format!("_{id}_"))
+    });
+    missing.map(|id| format!("{test} does not carry {id} in its name"))
+}
+
+/// Where the tests of a suite are listed, if the file is part of one.
+fn list_of(file: &str) -> Result<Option<String>> {
+    let list = match file {
+        _ if file.contains("src/conformance/") => "crates/testkit/src/conformance/mod.rs",
+        _ if file.ends_with("producers/suite.rs") => file,
+        _ => return Ok(None),
+    };
+    read(list).map(Some)
+}
+
+#[test]
+fn every_test_that_a_guarantee_names_exists_and_is_run() -> Result<()> {
+    let rows = named(&read("docs/guarantees.md")?);
+    ensure!(rows.len() > 50, "only {} tests are named", rows.len());
+    let mut problems = Vec::new();
+    for row in rows {
+        problems.extend(problem(&row, &read(&row.file)?, list_of(&row.file)?.as_deref()));
+        let binary = match row.file.strip_prefix("crates/testkit/tests/") {
+            Some(rest) => rest.split(['/', '.']).next().unwrap_or_default(),
+            None if row.file.contains("src/conformance/") => "conformance_*",
+            None => row.file.split('/').nth(1).unwrap_or_default(),
+        };
+        if binary != row.binary {
+            problems.push(format!("{} is run by {binary}, not by {}", row.test, row.binary));
+        }
+    }
+    ensure!(problems.is_empty(), "docs/guarantees.md is wrong:\n{}", problems.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_test_that_does_not_exist_or_is_not_run_is_found_out() {
+    let page = "| scenarios | test | binary | file |\n|---|---|---|---|\n| R11 | `r11_late` | `b` | `f.rs` |\n";
+    let rows = named(page);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(problem(&rows[0], "async fn r11_late() {", None), None);
+    assert_eq!(problem(&rows[0], "async fn r11_late<P>() {", Some("  r11_late\n")), None);
+    assert!(problem(&rows[0], "async fn r11_later() {", None).is_some());
+    assert!(problem(&rows[0], "async fn r11_late() {", Some("r11_later")).is_some());
+    assert!(problem(&named(&page.replace("R11 ", "R1 "))[0], "fn r11_late() {", None).is_some());
+}
+
+#[test]
+fn each_of_the_ten_promises_has_tests() -> Result<()> {
+    let page = read("docs/guarantees.md")?;
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    for number in 1..=10 {
+        let section = sections.iter().find(|section| section.starts_with(&format!("{number}. ")));
+        let section = section.with_context(|| format!("promise {number} is missing"))?;
+        ensure!(!named(section).is_empty(), "promise {number} names no test");
+    }
+    Ok(())
+}
+
+/// Lines without their indentation, so that a part of a function can be shown.
+fn plain(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_rust_example_of_the_documentation_is_compiled() -> Result<()> {
+    let mut sources = files(&root().join("docs/snippets"), ".rs")?;
+    sources.extend(files(&root().join("examples"), ".rs")?);
+    let sources = sources.iter().map(|path| Ok(plain(&read(path)?))).collect::<Result<Vec<_>>>()?;
+    for page in pages()? {
+        for block in blocks(&read(&page)?, "rust") {
+            let known = sources.iter().any(|source| source.contains(&plain(&block)));
+            ensure!(known, "an example of {} is in no file that is compiled:\n{block}", page.display());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_sql_example_of_the_documentation_runs() -> Result<()> {
+    let server = testkit::Postgres::shared().await?;
+    for page in pages()? {
+        let blocks = blocks(&read(&page)?, "sql");
+        if blocks.is_empty() {
+            continue;
+        }
+        let pool = server.create_database().await?.pool().await?;
+        PostgresStore::new(pool.clone(), Names::default()).migrate().await?;
+        sqlx::raw_sql("create table orders (id bigint primary key)").execute(&pool).await?;
+        for block in blocks {
+            let outcome = sqlx::raw_sql(AssertSqlSafe(block.clone())).execute(&pool).await;
+            outcome.with_context(|| format!("an example of {} fails:\n{block}", page.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() -> Result<()> {
+    for page in pages()? {
+        let text = read(&page)?;
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            let is_local = !target.is_empty() && !target.contains("://");
+            let directory = page.parent().context("a page is in a directory")?;
+            ensure!(!is_local || directory.join(target).exists(), "{} links to {link}", page.display());
+        }
+    }
+    Ok(())
+}
+
+/// All words in a text that begin so.
+fn words(text: &str, prefix: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with(prefix) && word.len() > prefix.len()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_list_of_metrics_is_complete() -> Result<()> {
+    let source = words(&read("crates/postrider-core/src/dispatch/observe.rs")?, "postrider_");
+    let documented = words(&read("docs/operations/metrics.md")?, "postrider_");
+    assert_eq!(documented, source);
+    Ok(())
+}
+
+#[test]
+fn every_setting_of_the_dispatcher_is_documented() -> Result<()> {
+    let source = read("crates/postrider-core/src/dispatch/config.rs")?;
+    let page = read("docs/guides/dispatcher.md")?;
+    let setters = source.lines().filter_map(|line| line.strip_prefix("    pub fn ")?.split_once("(mut self"));
+    let names: Vec<&str> = setters.map(|(name, _)| name).collect();
+    ensure!(names.len() > 15, "only {} settings were found", names.len());
+    for name in names {
+        ensure!(page.contains(&format!("| `{name}` |")), "docs/guides/dispatcher.md does not tell of {name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_column_and_index_is_documented() -> Result<()> {
+    let pool = testkit::Postgres::shared().await?.create_database().await?.pool().await?;
+    PostgresStore::new(pool.clone(), Names::default()).migrate().await?;
+    let names = "
+        select column_name::text from information_schema.columns where table_name = 'outbox_messages'
+        union all select indexname::text from pg_indexes where tablename = 'outbox_messages'";
+    let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&pool).await?;
+    ensure!(names.len() > 20, "only {} columns and indexes were found", names.len());
+    let page = read("docs/reference/schema.md")?;
+    for name in names {
+        ensure!(page.contains(&format!("| `{name}` |")), "docs/reference/schema.md does not tell of {name}");
+    }
+    Ok(())
+}

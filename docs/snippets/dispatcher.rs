@@ -1,0 +1,75 @@
+//! The examples of `docs/guides/dispatcher.md` and `docs/operations/runbook.md`.
+
+use std::time::Duration;
+
+use postrider::store::{Delivered, Replay};
+use postrider::{
+    ClaimedMessage, ConfigError, Dispatcher, Names, Outcome, PostgresStore, PublishError, Scope, Sink, Store, callback,
+};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio_util::sync::CancellationToken;
+
+fn configured(store: PostgresStore, sink: impl Sink) -> Result<Dispatcher, ConfigError> {
+    Dispatcher::builder(store, sink)
+        .name("shop")
+        .scope(Scope::namespace("shop"))
+        .concurrency(16)
+        .max_attempts(20)
+        .backoff(Duration::from_secs(1), Duration::from_secs(300))
+        .delivered(Delivered::Delete)
+        .purge_delivered_after(Duration::from_secs(7 * 24 * 3600))
+        .build()
+}
+
+async fn until_ctrl_c(dispatcher: Dispatcher) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(dispatcher.run(stop.clone()));
+    tokio::signal::ctrl_c().await?;
+    stop.cancel();
+    let ended = running.await?;
+    println!("{} publishes were cut off", ended.abandoned);
+    Ok(())
+}
+
+async fn send(_message: &ClaimedMessage) -> Result<u16, std::io::Error> {
+    Ok(200)
+}
+
+fn closure() -> impl Sink {
+    callback(|message: ClaimedMessage| async move {
+        match send(&message).await {
+            Ok(200..=299) => Ok(()),
+            Ok(429) => Err(PublishError::retry_after(Duration::from_secs(30), "too many requests")),
+            Ok(400) => Err(PublishError::reject("the receiver does not understand it")),
+            Ok(status) => Err(PublishError::retry(format!("status {status}"))),
+            Err(error) => Err(PublishError::unknown(error.to_string())),
+        }
+    })
+}
+
+struct Batches;
+
+#[async_trait::async_trait]
+impl Sink for Batches {
+    fn max_batch(&self) -> usize {
+        100
+    }
+
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        batch.iter().map(|_| Outcome::Accepted).collect()
+    }
+}
+
+async fn behind_pgbouncer(options: PgConnectOptions) -> Result<PostgresStore, sqlx::Error> {
+    let pool = PgPoolOptions::new().connect_with(options.statement_cache_capacity(0)).await?;
+    Ok(PostgresStore::new(pool, Names::default()).behind_pooler(true))
+}
+
+async fn replay(pool: PgPool) -> anyhow::Result<()> {
+    let store = PostgresStore::new(pool, Names::default());
+    let which = Replay { scope: Scope::namespace("shop"), topic: Some("order.placed".into()), ids: None, limit: 100 };
+    let replayed = store.replay(&which).await?;
+    println!("{} messages are pending again", replayed.len());
+    Ok(())
+}
