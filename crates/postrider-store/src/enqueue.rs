@@ -16,6 +16,8 @@ pub struct Outbox {
     names: Names,
     limits: Limits,
     #[cfg(feature = "postgres")]
+    pub(crate) behind_pooler: bool,
+    #[cfg(feature = "postgres")]
     pub(crate) statements: std::sync::Arc<crate::postgres::statements::EnqueueStatements>,
 }
 
@@ -31,6 +33,8 @@ impl Outbox {
         Self {
             #[cfg(feature = "postgres")]
             statements: crate::postgres::statements::EnqueueStatements::render(&names).into(),
+            #[cfg(feature = "postgres")]
+            behind_pooler: false,
             limits: Limits::default(),
             names,
         }
@@ -39,6 +43,14 @@ impl Outbox {
     /// Replaces the limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Says that a pooler in transaction mode (PgBouncer) is between the producer and the database: sqlx then
+    /// prepares no statement by name.
+    #[cfg(feature = "postgres")]
+    pub fn behind_pooler(mut self, yes: bool) -> Self {
+        self.behind_pooler = yes;
         self
     }
 
@@ -116,7 +128,11 @@ impl Outbox {
 )]
 pub trait CallerTransaction: Send {
     /// Inserts checked rows and answers for each, in their order. Called by [`Outbox`].
-    fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> impl Future<Output = Result<Vec<Enqueued>, EnqueueError>> + Send;
+    fn insert(
+        self,
+        outbox: &Outbox,
+        rows: Vec<NewRow>,
+    ) -> impl Future<Output = Result<Vec<Enqueued>, EnqueueError>> + Send;
 }
 
 /// What an error of the producer's database driver looks like here.
@@ -144,7 +160,9 @@ pub enum EnqueueError {
     #[error("rows with this dedupe key come and go; roll the transaction back and try it again")]
     KeyContended,
     /// The database refused the statement; the transaction must be rolled back.
-    #[error("the database refused the message; check that the migrations were run and that the role may write the outbox")]
+    #[error(
+        "the database refused the message; check that the migrations were run and that the role may write the outbox"
+    )]
     Database(#[source] DriverError),
 }
 

@@ -63,7 +63,9 @@ impl Names {
 pub enum InvalidName {
     #[error("the {what} name is empty; give it at least one character")]
     Empty { what: &'static str },
-    #[error("the {what} name holds {found:?}; use lower-case ASCII letters, digits and underscores, and begin with a letter or underscore")]
+    #[error(
+        "the {what} name holds {found:?}; use lower-case ASCII letters, digits and underscores, and begin with a letter or underscore"
+    )]
     BadCharacter { what: &'static str, found: char },
     #[error("the {what} name has {length} characters; at most {limit} leave room for the names made from it")]
     TooLong { what: &'static str, length: usize, limit: usize },
@@ -72,9 +74,8 @@ pub enum InvalidName {
 }
 
 fn check(what: &'static str, name: &str, suffix: &str) -> Result<(), InvalidName> {
-    let bad = name
-        .char_indices()
-        .find(|(at, c)| !(c.is_ascii_lowercase() || *c == '_' || (*at > 0 && c.is_ascii_digit())));
+    let bad =
+        name.char_indices().find(|(at, c)| !(c.is_ascii_lowercase() || *c == '_' || (*at > 0 && c.is_ascii_digit())));
     if name.is_empty() {
         return Err(InvalidName::Empty { what });
     }
@@ -110,7 +111,23 @@ mod tests {
 
     #[test]
     fn s01_nothing_that_could_leave_its_quotes_is_a_name() {
-        for bad in ["", "a b", "a\"b", "a'b", "a;drop table x", "a.b", "Ab", "ä", "1a", "a-b", "a\0", "a\n", "pg_x", "{table}", "$1"] {
+        for bad in [
+            "",
+            "a b",
+            "a\"b",
+            "a'b",
+            "a;drop table x",
+            "a.b",
+            "Ab",
+            "ä",
+            "1a",
+            "a-b",
+            "a\0",
+            "a\n",
+            "pg_x",
+            "{table}",
+            "$1",
+        ] {
             for names in [Names::new(bad, "p", "t"), Names::new("s", bad, "t"), Names::new("s", "p", bad)] {
                 assert!(names.is_err(), "{bad:?} was accepted");
             }

@@ -65,7 +65,10 @@ pub struct Checker {
 impl Checker {
     /// Creates the tables and the trigger that the checkers read.
     pub async fn install(pool: PgPool) -> Result<Self> {
-        sqlx::raw_sql(include_str!("checker/tables.sql")).execute(&pool).await.context("cannot install the checkers")?;
+        sqlx::raw_sql(include_str!("checker/tables.sql"))
+            .execute(&pool)
+            .await
+            .context("cannot install the checkers")?;
         arrivals::create(&mut *pool.acquire().await?).await?;
         Ok(Self { pool })
     }
@@ -109,7 +112,8 @@ impl Checker {
     async fn illegal_changes(&self) -> Result<Vec<String>> {
         let kinds: Vec<(String, String, i32, String)> = sqlx::query_as(CHANGES).fetch_all(&self.pool).await?;
         let illegal = kinds.into_iter().filter(|(was, became, spent, _)| !is_edge(was, became, *spent));
-        let tell = |(was, became, spent, id)| format!("I6: {was} became {became} with {spent:+} attempts, such as {id}");
+        let tell =
+            |(was, became, spent, id)| format!("I6: {was} became {became} with {spent:+} attempts, such as {id}");
         Ok(illegal.map(tell).collect())
     }
 }
@@ -117,8 +121,7 @@ impl Checker {
 /// Whether the state machine has such an edge that changes attempts by so many.
 fn is_edge(was: &str, became: &str, spent: i32) -> bool {
     let (Some(was), Some(became)) = (State::parse(was), State::parse(became)) else { return false };
-    let events =
-        [Event::Claim, Event::Ack, Event::Nack, Event::Bury, Event::Release, Event::Sweep, Event::Replay];
+    let events = [Event::Claim, Event::Ack, Event::Nack, Event::Bury, Event::Release, Event::Sweep, Event::Replay];
     let fits = |event: Event| match event {
         Event::Claim => spent == 1,
         Event::Release => spent == -1,

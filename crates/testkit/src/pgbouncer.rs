@@ -90,6 +90,7 @@ fn configuration(port: u16, upstream: u16) -> String {
          pool_mode = transaction\n\
          default_pool_size = {POOL_SIZE}\n\
          max_client_conn = 300\n\
+         server_idle_timeout = 2\n\
          ignore_startup_parameters = extra_float_digits\n"
     )
 }

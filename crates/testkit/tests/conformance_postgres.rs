@@ -1,30 +1,58 @@
-//! The conformance suite on PostgreSQL: a database of its own for every promise.
+//! The conformance suite on PostgreSQL, directly and through PgBouncer in transaction mode (r42): a database of its
+//! own for every promise.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::Scope;
 use postrider::{EnqueueError, Enqueued, Message, Names, PostgresStore, State, Store};
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{PgPool, Postgres, Row, Transaction};
 use testkit::conformance::{Harness, RowView};
+use testkit::{Database, PgBouncer};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-struct OnPostgres {
+/// A database, with the store and its producers connected to it directly or through a transaction pooler.
+struct OnPostgres<const POOLED: bool> {
     store: PostgresStore,
     pool: PgPool,
+    producers: PgPool,
 }
 
-impl Harness for OnPostgres {
+type Direct = OnPostgres<false>;
+type Pooled = OnPostgres<true>;
+
+/// One pooler serves all databases of the shared server.
+async fn pooler() -> &'static PgBouncer {
+    static POOLER: OnceCell<PgBouncer> = OnceCell::const_new();
+    let start = || async {
+        let server = testkit::Postgres::shared().await.expect("the server starts");
+        PgBouncer::start(server, "postgres").await.expect("PgBouncer starts")
+    };
+    POOLER.get_or_init(start).await
+}
+
+async fn pooled(database: &Database) -> PgPool {
+    let url = database.url_via(pooler().await.port());
+    let options = PgConnectOptions::from_str(&url).expect("a good address").statement_cache_capacity(0);
+    PgPoolOptions::new().max_connections(20).connect_with(options).await.expect("the pooler answers")
+}
+
+impl<const POOLED: bool> Harness for OnPostgres<POOLED> {
     type Transaction = Transaction<'static, Postgres>;
+
+    const RINGS: bool = !POOLED;
 
     async fn fresh() -> Self {
         let server = testkit::Postgres::shared().await.expect("the server starts");
         let database = server.create_database().await.expect("the database is created");
         let pool = database.pool().await.expect("the database answers");
-        let store = PostgresStore::new(pool.clone(), Names::default());
+        let producers = if POOLED { pooled(&database).await } else { pool.clone() };
+        let store = PostgresStore::new(producers.clone(), Names::default()).behind_pooler(POOLED);
         store.migrate().await.expect("the migrations run");
-        Self { store, pool }
+        Self { store, pool, producers }
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -32,7 +60,7 @@ impl Harness for OnPostgres {
     }
 
     async fn begin(&self) -> Self::Transaction {
-        self.pool.begin().await.expect("a transaction begins")
+        self.producers.begin().await.expect("a transaction begins")
     }
 
     async fn write(
@@ -105,7 +133,13 @@ fn view(row: &PgRow) -> Result<RowView, sqlx::Error> {
     })
 }
 
-testkit::conformance!(OnPostgres);
+testkit::conformance!(Direct);
+
+mod r42_through_a_transaction_pooler {
+    use super::*;
+
+    testkit::conformance!(Pooled);
+}
 
 /// Other stores have no row locks that a client could hold, so this is about PostgreSQL alone.
 #[tokio::test]
@@ -113,7 +147,7 @@ async fn s0_56_claim_and_sweep_pass_over_rows_that_somebody_has_locked() {
     let message = || Message::json("shop", "order.placed", &7);
     let scope = Scope::all();
     for crashed in [false, true] {
-        let h = OnPostgres::fresh().await;
+        let h = Direct::fresh().await;
         let ids = h.put_all([message(), message()]).await;
         if crashed {
             assert_eq!(h.claim_all(Uuid::new_v4()).await.len(), 2);

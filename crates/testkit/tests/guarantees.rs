@@ -7,10 +7,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use postrider::{Names, PostgresStore};
-use sqlx::AssertSqlSafe;
+use postrider::store::{Delivered, Finished, Purge};
+use postrider::{Dispatcher, Message, Names, PostgresStore, PublishError, Scope, Store, callback};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 // The examples of the documentation; compiled here, and some are tests.
 #[path = "../../../docs/snippets/dispatcher.rs"]
@@ -25,8 +30,10 @@ mod readme;
 #[path = "../../../docs/snippets/testing.rs"]
 mod testing;
 
+/// Cargo says at run time where the crate is; where it was compiled may be another copy with the same target directory.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).join("../..")
 }
 
 fn read(path: impl AsRef<Path>) -> Result<String> {
@@ -96,7 +103,7 @@ fn problem(row: &Named, source: &str, list: Option<&str>) -> Option<String> {
     if !defined {
         return Some(format!("{file} has no test {test}"));
     }
-    if list.is_some_and(|list| !list.lines().any(|line| line.trim().trim_end_matches(',') == test)) {
+    if list.is_some_and(|list| !list.lines().any(|line| line.trim().trim_end_matches([',', ')', ';']) == test)) {
         return Some(format!("{test} of {file} is not in the list of its suite, so nobody runs it"));
     }
     let missing = scenarios.iter().find(|id| {
@@ -252,5 +259,110 @@ async fn every_column_and_index_is_documented() -> Result<()> {
     for name in names {
         ensure!(page.contains(&format!("| `{name}` |")), "docs/reference/schema.md does not tell of {name}");
     }
+    Ok(())
+}
+
+/// Makes the role that a page describes, and a pool that works as it.
+async fn pool_as(role: &str, page: &str, database: &testkit::Database, admin: &PgPool) -> Result<PgPool> {
+    let name = format!("{role}_{}", Uuid::new_v4().simple());
+    let grants = blocks(&read(page)?, "sql").into_iter().find(|block| block.contains(&format!("create role {role};")));
+    let grants = grants.with_context(|| format!("{page} does not make the role {role}"))?.replace(role, &name);
+    sqlx::raw_sql(AssertSqlSafe(grants)).execute(admin).await?;
+    let set_role: std::sync::Arc<str> = format!("set role {name}").into();
+    let adapt = |options: PgPoolOptions| {
+        options.after_connect(move |connection, _| {
+            let set_role = AssertSqlSafe(set_role.clone());
+            Box::pin(async move { sqlx::query(set_role).execute(connection).await.map(|_| ()) })
+        })
+    };
+    database.pool_with(adapt).await
+}
+
+#[tokio::test]
+async fn the_documented_privileges_are_enough() -> Result<()> {
+    let database = testkit::Postgres::shared().await?.create_database().await?;
+    let admin = database.pool().await?;
+    PostgresStore::new(admin.clone(), Names::default()).migrate().await?;
+    let app = pool_as("shop_app", "docs/guides/any-language.md", &database, &admin).await?;
+    let relay = pool_as("relay", "docs/operations/runbook.md", &database, &admin).await?;
+
+    let message = || Message::json("shop", "order.placed", &7).dedupe_key("7");
+    let mut transaction = app.begin().await?;
+    let outbox = postrider::Outbox::default();
+    assert!(outbox.enqueue(&mut transaction, message()).await?.is_new());
+    assert!(!outbox.enqueue(&mut transaction, message()).await?.is_new());
+    sqlx::query("select postrider_enqueue('shop', 'order.placed', '8')").execute(&mut *transaction).await?;
+    sqlx::query("insert into outbox_messages (namespace, topic, payload) values ('shop', 'order.placed', '9')")
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    ensure!(sqlx::query("delete from outbox_messages").execute(&app).await.is_err(), "a producer may delete");
+
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let sink = callback(move |message| {
+        let _ = tell.send(message.id);
+        async move { if message.attempts == 1 { Err(PublishError::retry("again")) } else { Ok(()) } }
+    });
+    let store = PostgresStore::new(relay, Names::default());
+    let stop = CancellationToken::new();
+    let dispatcher = Dispatcher::builder(store.clone(), sink)
+        .backoff(Duration::from_millis(1), Duration::from_millis(1))
+        .delivered(Delivered::Delete)
+        .purge_delivered_after(Duration::ZERO);
+    let running = tokio::spawn(dispatcher.build()?.run(stop.clone()));
+    for _ in 0..6 {
+        told.recv().await.context("the dispatcher ended")?;
+    }
+    stop.cancel();
+    let _ended = running.await?;
+    let purge = Purge { scope: Scope::all(), finished: Finished::Delivered, older_than: Duration::ZERO, limit: 10 };
+    store.purge(&purge).await?;
+    assert_eq!(store.stats(&Scope::all()).await?.pending, 0);
+    assert_eq!(sqlx::query_scalar::<_, i64>("select count(*) from outbox_messages").fetch_one(&admin).await?, 0);
+    Ok(())
+}
+
+/// Whether a session sits in an open transaction, or the row of a message is locked by anybody.
+async fn is_held(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+    let open =
+        "select exists (select from pg_stat_activity where datname = current_database() and state like 'idle in%')";
+    let row = "select 1 from outbox_messages where id = $1 for update skip locked";
+    let open: bool = sqlx::query_scalar(open).fetch_one(pool).await?;
+    let row: Option<i32> = sqlx::query_scalar(row).bind(id).fetch_optional(pool).await?;
+    Ok(open || row.is_none())
+}
+
+#[tokio::test]
+async fn p5_no_transaction_is_open_while_a_sink_is_called() -> Result<()> {
+    let database = testkit::Postgres::shared().await?.create_database().await?;
+    let (pool, watch) = (database.pool().await?, database.pool().await?);
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    store.migrate().await?;
+    let mut transaction = pool.begin().await?;
+    let messages = (0..10).map(|order| Message::json("shop", "order.placed", &order));
+    let enqueued = store.outbox().enqueue_many(&mut transaction, messages).await?;
+    transaction.commit().await?;
+    let first = enqueued[0].id();
+    let mut holder = pool.begin().await?;
+    sqlx::query("select from outbox_messages where id = $1 for update").bind(first).execute(&mut *holder).await?;
+    assert!(is_held(&watch, first).await?, "what is looked for must be found when it is there");
+    holder.rollback().await?;
+
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let sink = callback(move |message| {
+        let (watch, tell) = (watch.clone(), tell.clone());
+        async move {
+            let held = is_held(&watch, message.id).await.map_err(|error| error.to_string())?;
+            let _ = tell.send(held);
+            Ok::<(), PublishError>(())
+        }
+    });
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Dispatcher::builder(store.clone(), sink).concurrency(1).build()?.run(stop.clone()));
+    for _ in 0..10 {
+        assert_eq!(told.recv().await, Some(false), "something is held while the sink is called");
+    }
+    stop.cancel();
+    assert_eq!(running.await?.abandoned, 0);
     Ok(())
 }

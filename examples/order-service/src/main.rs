@@ -37,6 +37,8 @@ async fn main() -> Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 
+    let listener = listen().await?;
+    let address = listener.local_addr()?;
     let (pool, _private_server) = connect().await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
     store.migrate().await.context("cannot migrate the outbox")?;
@@ -46,8 +48,6 @@ async fn main() -> Result<()> {
     let stop = CancellationToken::new();
     let world = delivery::World::new();
     let dispatcher = tokio::spawn(delivery::dispatcher(store.clone(), world.clone())?.run(stop.clone()));
-    let listener = listen().await?;
-    let address = listener.local_addr()?;
     let router = orders::router(pool.clone(), store.outbox());
     let server = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
     let server = tokio::spawn(server.into_future());

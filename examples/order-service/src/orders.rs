@@ -43,9 +43,8 @@ pub async fn place(pool: &PgPool, outbox: &Outbox, new: NewOrder) -> Result<Orde
         .await?;
 
     // The message: a row in the same database. Nobody sees it before the commit, and a rollback takes it away.
-    let message = Message::json("shop", "order.placed", &order)
-        .key(order.id.to_string())
-        .dedupe_key(order.id.to_string());
+    let id = order.id.to_string();
+    let message = Message::json("shop", "order.placed", &order).key(&id).dedupe_key(&id);
     let enqueued = outbox.enqueue(&mut transaction, message).await?;
 
     let taken = sqlx::query("update stock set quantity = quantity - $2 where item = $1 and quantity >= $2")

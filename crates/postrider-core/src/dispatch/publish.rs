@@ -22,7 +22,7 @@ pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Fin
     let mut flights = JoinSet::new();
     while let Some(permit) = next_permit(&shared, &calls).await {
         let free = 1 + calls.available_permits();
-        let batches = shared.hand.take(free, size, Instant::now());
+        let batches = if shared.is_shut() { Vec::new() } else { shared.hand.take(free, size, Instant::now()) };
         if batches.is_empty() {
             drop(permit);
             tokio::select! {
@@ -61,9 +61,10 @@ async fn fly(
     let took = started.elapsed();
     for (message, outcome) in batch.into_iter().zip(outcomes) {
         shared.metrics.published(&outcome, took);
+        let costs_attempt = shared.tell_breaker(message.id, &outcome);
         let (lease, asked) = shared.hand.landed(&message);
         // The settler outlives every publish; if it is gone the process is going down and the lease decides.
-        let _ = finished.send(Finished { message, lease, asked, outcome });
+        let _ = finished.send(Finished { message, lease, asked, outcome, costs_attempt });
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Finished {
     /// When the claim was asked for.
     pub asked: Instant,
     pub outcome: Outcome,
+    /// Whether a failure spends an attempt: not while the sink is known to be down.
+    pub costs_attempt: bool,
 }
 
 /// What to write for an outcome.
@@ -79,12 +81,10 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let (message, config) = (&finished.message, &shared.config);
     let (after, why) = match &finished.outcome {
         Outcome::Accepted | Outcome::Duplicate => {
-            worked(shared);
             shared.metrics.delivered(message.age + finished.asked.elapsed());
             return Verdict::Ack;
         }
         Outcome::Reject(why) => {
-            worked(shared);
             shared.metrics.buried(message, "reject");
             return Verdict::Bury { error: error_text(why) };
         }
@@ -95,7 +95,7 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let policy = config.retry.delay(message.attempts, (config.randomness)());
     let delay = next_delay(policy, after, (config.randomness)(), config.longest_retry_after);
     let error = error_text(why);
-    if failed(shared, message) {
+    if !finished.costs_attempt {
         return Verdict::Release { delay, error };
     }
     match after_failure(message.attempts, message.allowed_attempts(config.max_attempts)) {
@@ -108,23 +108,6 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
             Verdict::Nack { delay, error }
         }
     }
-}
-
-fn worked(shared: &Shared) {
-    if shared.breaker().worked() {
-        shared.metrics.breaker(false);
-    }
-}
-
-/// Tells the breaker; says whether the sink was known to be down already, so that the failure costs no attempt.
-fn failed(shared: &Shared, message: &ClaimedMessage) -> bool {
-    let mut breaker = shared.breaker();
-    let was_open = breaker.is_open();
-    if breaker.failed(message.id, Instant::now()) {
-        drop(breaker);
-        shared.metrics.breaker(true);
-    }
-    was_open
 }
 
 /// Messages that get the same verb, with what to write for each.

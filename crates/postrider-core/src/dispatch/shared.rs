@@ -7,11 +7,13 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use super::breaker::Breaker;
+use super::breaker::{Breaker, Gate};
 use super::config::Config;
 use super::hand::Hand;
 use super::observe::Metrics;
+use crate::outcome::Outcome;
 use crate::sink::Sink;
 use crate::store::{Store, StoreError, StoreErrorKind};
 
@@ -75,6 +77,28 @@ impl Shared {
 
     pub fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the breaker leaves the sink alone for now.
+    pub fn is_shut(&self) -> bool {
+        matches!(self.breaker().gate(Instant::now()), Gate::ShutUntil(_))
+    }
+
+    /// Tells the breaker how a publish ended. Says whether a failure costs an attempt: not if the sink was known to
+    /// be down.
+    pub fn tell_breaker(&self, id: Uuid, outcome: &Outcome) -> bool {
+        let mut breaker = self.breaker();
+        let was_open = breaker.is_open();
+        match outcome {
+            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => breaker.worked(),
+            Outcome::Retry { .. } | Outcome::Unknown(_) => breaker.failed(id, Instant::now()),
+        };
+        let is_open = breaker.is_open();
+        drop(breaker);
+        if was_open != is_open {
+            self.metrics.breaker(is_open);
+        }
+        !was_open
     }
 
     /// Notes whether rows wait that are to be claimed alone.

@@ -3,6 +3,6 @@
 -- Finds rows by address, or by {name}_pkey when they moved.
 update {table} as row
 set status = 'delivered', locked_by = null, locked_until = null, delivered_at = now(), updated_at = now()
-from unnest($1::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
+from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence}
 returning row.id

@@ -2,6 +2,6 @@
 -- $1 addresses, $2 ids, $3 workers, $4 attempts, arrays
 -- Finds rows by address, or by {name}_pkey when they moved.
 delete from {table} as row
-using unnest($1::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
+using unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence} and row.dedupe_key is null
 returning row.id

@@ -3,6 +3,6 @@
 -- Finds rows by address, or by {name}_pkey when they moved.
 update {table} as row
 set status = 'dead', locked_by = null, locked_until = null, last_error = given.error, updated_at = now()
-from unnest($1::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[]) as given(address, id, worker, attempt, error)
+from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[]) as given(address, id, worker, attempt, error)
 where {found} and {fence}
 returning row.id

@@ -3,6 +3,6 @@
 -- Finds rows by address, or by {name}_pkey when they moved. Answers the rows' new addresses.
 update {table} as row
 set locked_until = now() + $5::bigint * interval '1 microsecond', updated_at = now()
-from unnest($1::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
+from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence}
-returning row.id, row.ctid
+returning row.id, row.ctid::text as address

@@ -6,6 +6,6 @@ set status = 'pending', attempts = row.attempts - 1, locked_by = null, locked_un
     last_error = coalesce(given.error, row.last_error),
     next_attempt_at = case when given.delay > 0 then now() + given.delay * interval '1 microsecond' else row.next_attempt_at end,
     updated_at = now()
-from unnest($1::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
+from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
 where {found} and {fence}
 returning row.id

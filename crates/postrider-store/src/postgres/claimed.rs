@@ -6,7 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::types::{Micros, Tid};
+use super::types::{Micros, address};
 
 /// The messages of a claim in the order they were enqueued; `update … returning` has no order of its own.
 pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
@@ -43,7 +43,7 @@ fn message(row: &PgRow, worker: Uuid) -> Result<((i64, i64), ClaimedMessage), sq
         max_attempts: row.try_get("max_attempts")?,
         created_at_micros: created_at.0,
         age: claimed_at.since(created_at),
-        lease: Lease { id, worker, attempt: attempts, address: row.try_get::<Tid, _>("address")?.0 },
+        lease: Lease { id, worker, attempt: attempts, address: address(row.try_get("address")?) },
     };
     Ok(((created_at.0, row.try_get("seq")?), message.into()))
 }

@@ -79,7 +79,10 @@ impl PgDoorbell {
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
         let word = format!(" test {}", Uuid::new_v4());
-        sqlx::query(AssertSqlSafe(self.statements.doorbell_ring.clone())).bind(&word).execute(&self.runner.pool).await?;
+        sqlx::query(AssertSqlSafe(self.statements.doorbell_ring.clone()))
+            .bind(&word)
+            .execute(&self.runner.pool)
+            .await?;
         let expected = format!("{}{word}", self.bell);
         let arrived = timeout(TEST_LIMIT, async {
             while let Some(ring) = listener.try_recv().await? {

@@ -27,7 +27,9 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
     let state = sqlstate(&error);
     let kind = match (&error, state.as_deref()) {
         (_, Some(state)) => kind_of(state),
-        (sqlx::Error::Configuration(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => StoreErrorKind::Refused,
+        (sqlx::Error::Configuration(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => {
+            StoreErrorKind::Refused
+        }
         _ => StoreErrorKind::Unavailable,
     };
     let advice = match (kind, state.as_deref()) {

@@ -93,7 +93,9 @@ impl StoreStatements {
             by_address: render(names, template, &[("{found}", "row.ctid = given.address")]).into(),
             by_id: render(names, template, &[("{found}", "given.address is not null")]).into(),
         };
-        let purge = |finished| render(names, include_str!("../../sql/postgres/purge.sql"), &finished_fragments(finished)).into();
+        let purge = |finished| {
+            render(names, include_str!("../../sql/postgres/purge.sql"), &finished_fragments(finished)).into()
+        };
         Self {
             claim: sql(include_str!("../../sql/postgres/claim.sql")),
             claim_fair: sql(include_str!("../../sql/postgres/claim_fair.sql")),
@@ -155,11 +157,9 @@ fn finished_fragments(finished: Finished) -> [(&'static str, &'static str); 3] {
             ("{finished_at}", "delivered_at"),
             ("{finished_idx}", "the index on delivered rows"),
         ],
-        Finished::Dead => [
-            ("{finished}", "dead"),
-            ("{finished_at}", "updated_at"),
-            ("{finished_idx}", "the index on dead rows"),
-        ],
+        Finished::Dead => {
+            [("{finished}", "dead"), ("{finished_at}", "updated_at"), ("{finished_idx}", "the index on dead rows")]
+        }
     }
 }
 
@@ -181,7 +181,7 @@ const FRAGMENTS: [(&str, &str); 8] = [
         "{claimed}",
         "row.id, row.namespace, row.topic, row.key, row.tenant_id, row.dedupe_key, row.payload::text as payload, \
          row.payload_bytes, nullif(row.headers::text, '{}') as headers, row.attempts, row.max_attempts, \
-         row.created_at, row.seq, row.ctid as address, now() as claimed_at",
+         row.created_at, row.seq, row.ctid::text as address, now() as claimed_at",
     ),
     ("{few}", "picked.few between 0 and 2147483647"),
     // Skips from one namespace with pending rows to the next, through the index on due rows.

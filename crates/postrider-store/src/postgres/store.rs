@@ -21,7 +21,7 @@ use super::error::for_relay;
 use super::migrate;
 use super::run::Runner;
 use super::statements::{LeaseStatement, Sql, StoreStatements, bell};
-use super::types::{Micros, Tid, micros};
+use super::types::{Micros, address, address_text, micros};
 use crate::enqueue::Outbox;
 use crate::names::Names;
 
@@ -58,7 +58,7 @@ impl PostgresStore {
 
     /// The producer's side of the same outbox.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.names.clone())
+        Outbox::new(self.names.clone()).behind_pooler(self.runner.behind_pooler)
     }
 
     /// The statements it runs, for reviews and tests.
@@ -67,7 +67,13 @@ impl PostgresStore {
     }
 
     /// Runs a settling statement where the rows were, then by id for those that were not found there.
-    async fn settle<B>(&self, verb: &'static str, sql: &LeaseStatement, leases: &[Lease], bind: B) -> Result<Vec<PgRow>, StoreError>
+    async fn settle<B>(
+        &self,
+        verb: &'static str,
+        sql: &LeaseStatement,
+        leases: &[Lease],
+        bind: B,
+    ) -> Result<Vec<PgRow>, StoreError>
     where
         B: Fn(&mut Bound, &[usize]) + Send + Sync,
     {
@@ -94,7 +100,7 @@ impl PostgresStore {
     {
         let arguments = || {
             let mut bound = Bound::default();
-            bound.add(which.iter().map(|at| Tid(leases[*at].address)).collect::<Vec<_>>());
+            bound.add(which.iter().map(|at| address_text(leases[*at].address)).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| leases[*at].id).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| leases[*at].worker).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| leases[*at].attempt).collect::<Vec<_>>());
@@ -132,7 +138,10 @@ impl Bound {
     }
 }
 
-fn scoped(scope: &Scope, rest: impl Fn(&mut Bound) + Send + Sync) -> impl Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync {
+fn scoped(
+    scope: &Scope,
+    rest: impl Fn(&mut Bound) + Send + Sync,
+) -> impl Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync {
     move || {
         let mut bound = Bound::default();
         bound.scope(scope);
@@ -161,7 +170,11 @@ impl Store for PostgresStore {
             ClaimOrder::Suspects => &self.statements.claim_suspects,
         };
         let arguments = scoped(&request.scope, |bound| {
-            bound.add(request.max_attempts).add(i64::from(request.limit)).add(request.worker).add(micros(request.lease));
+            bound
+                .add(request.max_attempts)
+                .add(i64::from(request.limit))
+                .add(request.worker)
+                .add(micros(request.lease));
             if request.order != ClaimOrder::Suspects {
                 // Never below one, because the first row is always taken.
                 bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
@@ -189,10 +202,10 @@ impl Store for PostgresStore {
         };
         let rows = self.settle("extend", &self.statements.extend, leases, bind).await?;
         let found = ids(&rows)?;
-        let address = |lease: &Lease| -> Result<Option<RowAddress>, sqlx::Error> {
-            found.get(&lease.id).map(|at| Ok(rows[*at].try_get::<Tid, _>(1)?.0)).transpose()
+        let address_of = |lease: &Lease| -> Result<Option<RowAddress>, sqlx::Error> {
+            found.get(&lease.id).map(|at| Ok(address(rows[*at].try_get(1)?))).transpose()
         };
-        let renewed = leases.iter().map(|lease| Ok(address(lease)?.map(|address| Lease { address, ..*lease })));
+        let renewed = leases.iter().map(|lease| Ok(address_of(lease)?.map(|address| Lease { address, ..*lease })));
         renewed.collect::<Result<_, _>>().map_err(|error| for_relay("extend", error))
     }
 
@@ -314,5 +327,6 @@ impl Store for PostgresStore {
 }
 
 fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {
-    rows.first().ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
+    rows.first()
+        .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
 }

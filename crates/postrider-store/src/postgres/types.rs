@@ -1,50 +1,30 @@
-//! Two PostgreSQL types that sqlx leaves out: row addresses, and times as plain microseconds.
+//! Values of PostgreSQL that sqlx leaves out: row addresses, and times as plain microseconds.
 
 use std::time::Duration;
 
 use postrider_core::lease::RowAddress;
-use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
-use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
-use sqlx::{Decode, Encode, Postgres, Type};
+use sqlx::postgres::{PgTypeInfo, PgValueRef};
+use sqlx::{Decode, Postgres, Type};
 
-const TID: Oid = Oid(27);
-const TID_ARRAY: Oid = Oid(1010);
 const TIMESTAMPTZ: Oid = Oid(1184);
 /// From 1970, where our times begin, to 2000, where PostgreSQL's do.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
 
-/// A row's physical address, `ctid`: block and line, packed into a [`RowAddress`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tid(pub RowAddress);
-
-impl Type<Postgres> for Tid {
-    fn type_info() -> PgTypeInfo {
-        PgTypeInfo::with_oid(TID)
-    }
+/// A row's physical address (`ctid`) in PostgreSQL's words, `(block,line)`. It travels as text because sqlx does not
+/// know its type, and looking the type up would come between a statement's preparation and its execution, which a
+/// transaction pooler does not survive.
+pub(super) fn address_text(address: RowAddress) -> String {
+    format!("({},{})", address.0 >> 16, address.0 & 0xFFFF)
 }
 
-impl PgHasArrayType for Tid {
-    fn array_type_info() -> PgTypeInfo {
-        PgTypeInfo::with_oid(TID_ARRAY)
-    }
-}
-
-impl<'r> Decode<'r, Postgres> for Tid {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        let bytes: [u8; 6] = value.as_bytes()?.try_into()?;
-        let mut packed = [0; 8];
-        packed[2..].copy_from_slice(&bytes);
-        Ok(Self(RowAddress(u64::from_be_bytes(packed))))
-    }
-}
-
-impl Encode<'_, Postgres> for Tid {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        buffer.extend_from_slice(&self.0.0.to_be_bytes()[2..]);
-        Ok(IsNull::No)
-    }
+/// Reads an address; one that cannot be read points nowhere, and the row is then found by its id.
+pub(super) fn address(text: &str) -> RowAddress {
+    let inner = text.trim_start_matches('(').trim_end_matches(')');
+    let parts =
+        inner.split_once(',').and_then(|(block, line)| Some((block.parse::<u64>().ok()?, line.parse::<u64>().ok()?)));
+    parts.map_or(RowAddress::default(), |(block, line)| RowAddress(block << 16 | line))
 }
 
 /// A `timestamptz` as microseconds since 1970.
@@ -77,4 +57,17 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// A duration as a `bigint` of microseconds.
 pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_back() {
+        for text in ["(0,1)", "(4294967295,65535)", "(123456,42)"] {
+            assert_eq!(address_text(address(text)), text);
+        }
+        assert_eq!(address("nonsense"), RowAddress::default());
+    }
 }

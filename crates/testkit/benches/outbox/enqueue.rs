@@ -17,7 +17,8 @@ const SLICE: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 5;
 
 pub async fn run(server: &Postgres) -> Result<()> {
-    let pool = server.create_database().await?.pool_with(|options| options.max_connections(40).min_connections(32)).await?;
+    let pool =
+        server.create_database().await?.pool_with(|options| options.max_connections(40).min_connections(32)).await?;
     PostgresStore::new(pool.clone(), Names::default()).migrate().await?;
     bare::create(&pool).await?;
     println!("single enqueue: {ROUNDS} rounds of {SLICE:?} each");
@@ -62,7 +63,8 @@ async fn rate(pool: &PgPool, clients: usize, kind: Kind) -> Result<f64> {
                         insert.bind(payload.to_string()).execute(&mut *transaction).await?;
                     }
                     Kind::Postrider(outbox) => {
-                        let _new = outbox.enqueue(&mut transaction, Message::json("bench", "enqueue", &payload)).await?;
+                        let _new =
+                            outbox.enqueue(&mut transaction, Message::json("bench", "enqueue", &payload)).await?;
                     }
                 }
                 transaction.commit().await?;

@@ -34,7 +34,8 @@ pub async fn settle_down(pool: &PgPool) -> Result<()> {
 async fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
-    let server = Postgres::builder().durable().setting("shared_buffers", "1GB").setting("max_wal_size", "8GB").start().await?;
+    let server =
+        Postgres::builder().durable().setting("shared_buffers", "1GB").setting("max_wal_size", "8GB").start().await?;
     if runs("drain") {
         drain::run(&server).await?;
     }

@@ -108,7 +108,9 @@ fn millis(name: &str, default: u64) -> Result<Duration> {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let lost = Arc::new(AtomicUsize::new(0));
-    let log = fmt::layer().with_writer(std::io::stderr).with_filter(EnvFilter::from_default_env());
+    let log = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off")));
     tracing_subscriber::registry().with(log).with(Watch(lost.clone())).init();
     end_with_the_test();
     let settings = Settings::from_env()?;

@@ -7,6 +7,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
+use futures::TryStreamExt;
 use postrider::ClaimedMessage;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
@@ -23,13 +24,12 @@ pub async fn create(connection: &mut PgConnection) -> Result<()> {
 
 /// Copies all arrivals from one database to another; says how many.
 pub async fn import(from: &mut PgConnection, to: &mut PgConnection) -> Result<u64> {
-    let rows: Vec<serde_json::Value> =
-        sqlx::query_scalar("select to_jsonb(arrivals) from arrivals").fetch_all(from).await?;
-    let copied = sqlx::query("insert into arrivals select * from jsonb_populate_recordset(null::arrivals, $1)")
-        .bind(serde_json::Value::Array(rows))
-        .execute(to)
-        .await?;
-    Ok(copied.rows_affected())
+    let mut rows = from.copy_out_raw("copy arrivals to stdout").await?;
+    let mut copy = to.copy_in_raw("copy arrivals from stdin").await?;
+    while let Some(piece) = rows.try_next().await? {
+        copy.send(piece).await?;
+    }
+    Ok(copy.finish().await?)
 }
 
 /// One message at the destination.

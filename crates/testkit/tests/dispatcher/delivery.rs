@@ -66,7 +66,8 @@ async fn a_sink_with_batches_gets_batches_and_one_outcome_counts_per_message() {
         _ => Outcome::Duplicate,
     });
     let running = Running::start(Dispatcher::builder(store.clone(), sink.in_batches(8)));
-    until("all are settled", || store.enqueued().iter().all(|row| row.delivered_at_micros.is_some() || row.id == bad)).await;
+    until("all are settled", || store.enqueued().iter().all(|row| row.delivered_at_micros.is_some() || row.id == bad))
+        .await;
     until("the bad one is dead", || row(&store, bad).status == State::Dead).await;
     let _ended = running.stop().await;
 }

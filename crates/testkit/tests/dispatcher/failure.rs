@@ -60,8 +60,10 @@ async fn retry_after_is_honoured_beyond_the_policys_maximum_and_new_traffic_does
 async fn a_rejected_message_is_dead_at_once_and_says_why() {
     let store = MemoryStore::new();
     let id = enqueue(&store, message("order.placed")).await;
-    let running =
-        Running::start(Dispatcher::builder(store.clone(), Recorder::answering(|_| Outcome::Reject("too large".into()))));
+    let running = Running::start(Dispatcher::builder(
+        store.clone(),
+        Recorder::answering(|_| Outcome::Reject("too large".into())),
+    ));
     until("it is dead", || row(&store, id).status == State::Dead).await;
     assert_eq!((row(&store, id).attempts, row(&store, id).last_error.as_deref()), (1, Some("too large")));
     let _ended = running.stop().await;

@@ -1,7 +1,7 @@
 //! Every statement is prepared on the real server, and no plan reads the whole table.
 
-use postrider::postgres::statements::{EnqueueStatements, StoreStatements};
 use postrider::Names;
+use postrider::postgres::statements::{EnqueueStatements, StoreStatements};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 
 use crate::scene::OnPostgres;

@@ -9,6 +9,10 @@ use testkit::{PgBouncer, Postgres, eventually};
 
 use crate::scene::{Recorder, Running, message};
 
+/// Advisory locks in this database; other tests have their own.
+const LOCKS: &str = "select count(*) from pg_locks where locktype = 'advisory'
+    and database = (select oid from pg_database where datname = current_database())";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn r42_through_a_transaction_pooler_all_works_by_polling_and_no_lock_is_left_behind() {
     let server = Postgres::shared().await.expect("a private PostgreSQL starts");
@@ -32,10 +36,7 @@ async fn r42_through_a_transaction_pooler_all_works_by_polling_and_no_lock_is_le
         let _ended = relay.stop().await;
     }
     let direct = database.pool().await.expect("it connects");
-    let locks: i64 = sqlx::query_scalar("select count(*) from pg_locks where locktype = 'advisory'")
-        .fetch_one(&direct)
-        .await
-        .expect("pg_locks can be read");
+    let locks: i64 = sqlx::query_scalar(LOCKS).fetch_one(&direct).await.expect("pg_locks can be read");
     assert_eq!(locks, 0, "a lock stayed behind on a connection of the pooler");
 }
 
@@ -53,9 +54,6 @@ async fn r42_a_pooler_that_nobody_told_us_of_is_noticed_before_a_lock_is_taken()
     // Whether a statement finds its way through such a pooler is luck; what counts is that no lock is taken.
     let armed = bell.arm().await;
     assert!(!matches!(armed, Ok(postrider::Armed::Yes | postrider::Armed::Busy)), "{armed:?}");
-    let locks: i64 = sqlx::query_scalar("select count(*) from pg_locks where locktype = 'advisory'")
-        .fetch_one(&direct)
-        .await
-        .expect("pg_locks can be read");
+    let locks: i64 = sqlx::query_scalar(LOCKS).fetch_one(&direct).await.expect("pg_locks can be read");
     assert_eq!(locks, 0);
 }

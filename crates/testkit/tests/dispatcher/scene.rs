@@ -123,7 +123,6 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
 /// A migrated outbox in a database of its own.
 pub struct OnPostgres {
     pub pool: PgPool,
-    pub url: String,
     pub store: PostgresStore,
 }
 
@@ -134,7 +133,7 @@ impl OnPostgres {
         let pool = database.pool().await.expect("it accepts connections");
         let store = PostgresStore::new(pool.clone(), Names::default());
         store.migrate().await.expect("the migrations run");
-        Self { pool, url: database.url(), store }
+        Self { pool, store }
     }
 
     pub async fn enqueue(&self, message: Message) -> Enqueued {

@@ -150,7 +150,8 @@ async fn r34_a_bell_whose_connection_dies_is_hung_again() {
     let running = Running::start(scene.dispatcher(sink.clone()).lease(LONG_LEASE).poll_interval(RARELY));
     for expected in 1..=3 {
         eventually(Duration::from_secs(10), || asleep(&scene)).await;
-        let kill = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'
+        let kill =
+            "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'
             and database = (select oid from pg_database where datname = current_database())";
         sqlx::query(kill).execute(&scene.pool).await.expect("it is terminated");
         eventually(Duration::from_secs(10), || asleep(&scene)).await;

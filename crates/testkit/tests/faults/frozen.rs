@@ -11,6 +11,11 @@ use super::scene::{Chance, Scene, scale};
 
 const CYCLES: usize = 10;
 const SLACK: Duration = Duration::from_secs(10);
+/// How long after its end a lease was taken over, at worst, in milliseconds.
+const LAG: &str = "select coalesce(max(extract(epoch from decided_at - locked_until_was)) * 1000, 0)::bigint from changes \
+                   where was = 'processing' and became = 'processing'";
+/// Two polls and a sweep interval are 700 ms; the rest is for a busy machine.
+const LATEST: i64 = 2_000;
 
 fn settings() -> Settings {
     Settings { lease_ms: 1_000, batch: 8, max_rows: 16, delay_ms: 5, ..Settings::default() }
@@ -27,8 +32,10 @@ async fn freeze_until(scene: &Scene, relay: &Relay, settings: &Settings, over: &
         settings.lease_ms,
         relay.worker()?
     );
-    within(settings.lease() + SLACK, "an end of its leases", || async { scene.count(&sql).await.is_ok_and(|met| met == 1) })
-        .await?;
+    within(settings.lease() + SLACK, "an end of its leases", || async {
+        scene.count(&sql).await.is_ok_and(|met| met == 1)
+    })
+    .await?;
     relay.process.signal(Signal::SIGCONT)
 }
 
@@ -52,6 +59,7 @@ async fn r15_r11_what_a_frozen_worker_held_is_finished_by_others_and_its_late_se
         refused += stopped.lease_lost;
     }
     println!("r15: {refused} late settles refused");
+    ensure!(scene.count(LAG).await? < LATEST, "a row waited too long for its next worker");
     let mut bounds = settings.bounds(cycles);
     bounds.told = told.committed;
     let report = scene.check(bounds).await?;

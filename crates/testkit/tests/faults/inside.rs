@@ -25,8 +25,7 @@ pub fn bounds(duplicates: i64) -> Bounds {
 
 /// A running dispatcher and its pool.
 pub struct Inside {
-    pub pool: PgPool,
-    pub worker: Uuid,
+    pool: PgPool,
     stop: CancellationToken,
     running: JoinHandle<Ended>,
 }
@@ -60,7 +59,7 @@ impl Inside {
             .backoff(POLL, POLL * 10);
         let stop = CancellationToken::new();
         let running = tokio::spawn(adapt(builder).build()?.run(stop.clone()));
-        Ok(Self { pool, worker, stop, running })
+        Ok(Self { pool, stop, running })
     }
 
     /// Tells it to stop and waits for its end.

@@ -33,7 +33,8 @@ impl Load {
     /// Starts producers that each commit one message, pause, and so on.
     pub async fn start(scene: &Scene, producers: usize, pause: Duration) -> Result<Self> {
         let connections = u32::try_from(producers)?;
-        let patient = |options: sqlx::postgres::PgPoolOptions| options.max_connections(connections).acquire_timeout(PATIENCE);
+        let patient =
+            |options: sqlx::postgres::PgPoolOptions| options.max_connections(connections).acquire_timeout(PATIENCE);
         let pool = scene.database.pool_with(patient).await?;
         let mut load = Self { stop: CancellationToken::new(), producers: JoinSet::new() };
         for _ in 0..producers {
@@ -77,7 +78,7 @@ async fn commit(pool: &PgPool, outbox: &Outbox, number: usize) -> Result<Uuid> {
     let id = message.id();
     let mut transaction = pool.begin().await?;
     sqlx::query("insert into ledger values ($1)").bind(id).execute(&mut *transaction).await?;
-    outbox.enqueue(&mut transaction, message).await?;
+    let _new = outbox.enqueue(&mut transaction, message).await?;
     transaction.commit().await?;
     Ok(id)
 }

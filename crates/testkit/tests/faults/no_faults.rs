@@ -11,7 +11,14 @@ use super::scene::{Scene, scale};
 #[tokio::test]
 async fn r19_several_processes_without_faults_deliver_each_message_once() -> Result<()> {
     let (scene, messages) = (Scene::new().await?, 20_000 * scale());
-    let settings = Settings { lease_ms: 10_000, dispatchers: 3, concurrency: 32, batch: 100, max_rows: 400, ..Settings::default() };
+    let settings = Settings {
+        lease_ms: 10_000,
+        dispatchers: 3,
+        concurrency: 32,
+        batch: 100,
+        max_rows: 400,
+        ..Settings::default()
+    };
     scene.enqueue("many", messages).await?;
     let started = Instant::now();
     let relays = try_join_all((0..3).map(|_| Relay::start(&scene, &settings))).await?;

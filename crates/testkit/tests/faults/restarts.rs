@@ -16,13 +16,18 @@ const DOWN_FOR: Duration = Duration::from_secs(1);
 async fn r33_relays_resume_after_the_server_crashed_and_nothing_committed_is_lost() -> Result<()> {
     let server = Postgres::builder().durable().start().await?;
     let (scene, cycles) = (Scene::on(&server).await?, 3 * scale());
-    let settings = Settings { delay_ms: 2, ..Settings::default() };
+    let settings = Settings { delay_ms: 10, ..Settings::default() };
+    scene.enqueue("backlog", 2_000 * scale()).await?;
     let relays = [Relay::start(&scene, &settings).await?, Relay::start(&scene, &settings).await?];
-    let load = Load::start(&scene, 4, Duration::from_millis(5)).await?;
+    let load = Load::start(&scene, 4, Duration::from_millis(2)).await?;
     let mut slowest = Duration::ZERO;
     for cycle in 0..cycles {
-        scene.more_arrivals(100).await?;
-        if cycle % 2 == 0 { server.kill_hard().await? } else { server.stop_immediate().await? };
+        scene.more_arrivals(400).await?;
+        if cycle % 2 == 0 {
+            server.kill_hard().await?
+        } else {
+            server.stop_immediate().await?
+        };
         tokio::time::sleep(DOWN_FOR).await;
         server.restart().await?;
         let ready = Instant::now();

@@ -19,7 +19,8 @@ const MOST_CONNECTIONS: i64 = 2 * 5 + PRODUCERS as i64 + 4;
 async fn r34_work_goes_on_while_all_connections_are_cut_every_200_ms() -> Result<()> {
     let server = Postgres::shared().await?;
     let (scene, cuts) = (Scene::new().await?, 50 * scale());
-    let settings = Settings { batch: 8, max_rows: 16, delay_ms: 2, ..Settings::default() };
+    let settings = Settings { batch: 8, max_rows: 16, delay_ms: 15, ..Settings::default() };
+    scene.enqueue("backlog", 8_000 * scale()).await?;
     let relays = [Relay::start(&scene, &settings).await?, Relay::start(&scene, &settings).await?];
     let load = Load::start(&scene, PRODUCERS, Duration::from_millis(4)).await?;
     let (mut clock, mut most, mut standstills) = (interval(CUT_EVERY), 0, 0);

@@ -33,10 +33,18 @@ trait Driver: Send {
     fn insert_one(&mut self, sql: &Sql, row: &NewRow) -> impl Future<Output = Result<bool, EnqueueError>> + Send;
 
     /// Runs `enqueue_many.sql`; the ids that were written.
-    fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> impl Future<Output = Result<Vec<Uuid>, EnqueueError>> + Send;
+    fn insert_many(
+        &mut self,
+        sql: &Sql,
+        columns: Columns<'_>,
+    ) -> impl Future<Output = Result<Vec<Uuid>, EnqueueError>> + Send;
 
     /// Runs `enqueue_find.sql`; pairs of a position, counted from 1, and the id there.
-    fn find(&mut self, sql: &Sql, keys: Keys<'_>) -> impl Future<Output = Result<Vec<(i64, Uuid)>, EnqueueError>> + Send;
+    fn find(
+        &mut self,
+        sql: &Sql,
+        keys: Keys<'_>,
+    ) -> impl Future<Output = Result<Vec<(i64, Uuid)>, EnqueueError>> + Send;
 }
 
 /// Rows turned into columns, one array parameter each.

@@ -11,15 +11,20 @@ use crate::postgres::statements::Sql;
 
 impl CallerTransaction for &mut Transaction<'_, Postgres> {
     async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
-        insert_rows(&mut Sqlx(self), &outbox.statements, &rows).await
+        let mut driver = Sqlx { connection: self, persistent: !outbox.behind_pooler };
+        insert_rows(&mut driver, &outbox.statements, &rows).await
     }
 }
 
-struct Sqlx<'a>(&'a mut PgConnection);
+struct Sqlx<'a> {
+    connection: &'a mut PgConnection,
+    persistent: bool,
+}
 
 impl Driver for Sqlx<'_> {
     async fn insert_one(&mut self, sql: &Sql, row: &NewRow) -> Result<bool, EnqueueError> {
         let query = sqlx::query(AssertSqlSafe(sql.clone()))
+            .persistent(self.persistent)
             .bind(row.id)
             .bind(&*row.namespace)
             .bind(&*row.topic)
@@ -32,11 +37,12 @@ impl Driver for Sqlx<'_> {
             .bind(row.deliver_at_micros)
             .bind(row.delay_micros)
             .bind(row.max_attempts);
-        Ok(query.fetch_optional(&mut *self.0).await.map_err(failed)?.is_some())
+        Ok(query.fetch_optional(&mut *self.connection).await.map_err(failed)?.is_some())
     }
 
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
         let query = sqlx::query(AssertSqlSafe(sql.clone()))
+            .persistent(self.persistent)
             .bind(columns.ids)
             .bind(columns.namespaces)
             .bind(columns.topics)
@@ -49,13 +55,17 @@ impl Driver for Sqlx<'_> {
             .bind(columns.deliver_at)
             .bind(columns.delays)
             .bind(columns.max_attempts);
-        let rows = query.fetch_all(&mut *self.0).await.map_err(failed)?;
+        let rows = query.fetch_all(&mut *self.connection).await.map_err(failed)?;
         rows.iter().map(|row| row.try_get(0).map_err(failed)).collect()
     }
 
     async fn find(&mut self, sql: &Sql, keys: Keys<'_>) -> Result<Vec<(i64, Uuid)>, EnqueueError> {
-        let query = sqlx::query_as(AssertSqlSafe(sql.clone())).bind(keys.namespaces).bind(keys.topics).bind(keys.dedupe_keys);
-        query.fetch_all(&mut *self.0).await.map_err(failed)
+        let query = sqlx::query_as(AssertSqlSafe(sql.clone()))
+            .persistent(self.persistent)
+            .bind(keys.namespaces)
+            .bind(keys.topics)
+            .bind(keys.dedupe_keys);
+        query.fetch_all(&mut *self.connection).await.map_err(failed)
     }
 }
 
