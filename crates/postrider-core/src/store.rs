@@ -100,7 +100,7 @@ pub struct ClaimRequest {
 pub struct Claimed {
     /// The messages, oldest first.
     pub messages: Vec<ClaimedMessage>,
-    /// After a fair claim, where the next one goes on.
+    /// After a fair claim, where the next one goes on; `None` when it went round and the next begins anew.
     pub last_lane: Option<Lane>,
 }
 

@@ -14,6 +14,7 @@ mod faults {
     mod inside;
     mod load;
     mod no_faults;
+    mod own_rows;
     mod poison;
     mod relay;
     mod restarts;

@@ -9,7 +9,7 @@ use super::breaker::Gate;
 use super::hand::trusted_until;
 use super::shared::{Shared, pauses};
 use crate::doorbell::{Armed, Doorbell};
-use crate::store::{ClaimOrder, ClaimRequest, Lane, StoreError};
+use crate::store::{ClaimOrder, ClaimRequest, ClaimedMessage, Lane, StoreError};
 
 /// After a small claim, how long to let rows gather before the next one.
 const GATHER: Duration = Duration::from_millis(3);
@@ -43,8 +43,7 @@ struct Claimer {
     looked: bool,
     busy_pause: Duration,
     backlog: bool,
-    fair_turn: bool,
-    lane: Option<Lane>,
+    turns: FairTurns,
     limit: u32,
     rang: Option<Instant>,
 }
@@ -58,8 +57,7 @@ impl Claimer {
             looked: false,
             busy_pause: BUSY_PAUSE.0,
             backlog: false,
-            fair_turn: false,
-            lane: None,
+            turns: FairTurns::default(),
             rang: None,
         }
     }
@@ -85,7 +83,7 @@ impl Claimer {
         if self.shared.stop.is_cancelled() {
             return Ok(());
         }
-        let (order, limit) = (self.next_order(), self.next_limit());
+        let (order, limit) = (self.turns.next(self.backlog), self.next_limit());
         let fair = order != ClaimOrder::Due;
         let taken = self.claim(order, limit).await?;
         self.backlog = taken == limit as usize || (self.backlog && fair);
@@ -95,13 +93,6 @@ impl Claimer {
             self.idle().await?;
         }
         Ok(())
-    }
-
-    /// Fair claims take every other turn while there is a backlog, so that one hot lane does not starve the rest;
-    /// the others keep the oldest rows moving.
-    fn next_order(&mut self) -> ClaimOrder {
-        self.fair_turn = self.backlog && !self.fair_turn;
-        if self.fair_turn { ClaimOrder::Fair { after: self.lane.take() } } else { ClaimOrder::Due }
     }
 
     /// Rows that would have to be given back are not worth claiming: the limit follows what gets published in time.
@@ -142,8 +133,10 @@ impl Claimer {
         };
         let asked = Instant::now();
         let claimed = self.shared.call("claim", self.shared.store.claim(&request)).await?;
-        self.lane = claimed.last_lane;
         let taken = claimed.messages.len();
+        if let ClaimOrder::Fair { .. } = request.order {
+            self.turns.taken(&claimed.messages, claimed.last_lane);
+        }
         self.shared.metrics.claimed(taken);
         if taken > 0 {
             self.shared.hand.add(claimed.messages, asked, trusted_until(asked, config.lease));
@@ -276,5 +269,40 @@ impl Claimer {
         }
         self.shared.note_suspects(false);
         Ok(())
+    }
+}
+
+/// When a claim is a fair one. While there is a backlog fair claims take every other turn, so that one hot lane does
+/// not starve the rest; the turns between keep the oldest rows moving. As long as there is but one lane they are not
+/// worth their cost and become rare.
+#[derive(Default)]
+struct FairTurns {
+    since: u32,
+    pause: u32,
+    lane: Option<Lane>,
+}
+
+/// The longest pause between two fair claims, in claims.
+const LONGEST_FAIR_PAUSE: u32 = 16;
+
+impl FairTurns {
+    fn next(&mut self, backlog: bool) -> ClaimOrder {
+        self.since += 1;
+        if !backlog || self.since <= self.pause.max(1) {
+            return ClaimOrder::Due;
+        }
+        self.since = 0;
+        ClaimOrder::Fair { after: self.lane.take() }
+    }
+
+    fn taken(&mut self, messages: &[ClaimedMessage], last: Option<Lane>) {
+        let lane = |message: &ClaimedMessage| (message.namespace.clone(), message.topic.clone(), message.tenant_id);
+        let several =
+            messages.first().map(lane).is_some_and(|first| messages.iter().any(|message| lane(message) != first));
+        self.pause = match several || last.is_some() {
+            true => 0,
+            false => (self.pause * 2).clamp(1, LONGEST_FAIR_PAUSE),
+        };
+        self.lane = last;
     }
 }

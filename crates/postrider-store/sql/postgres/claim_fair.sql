@@ -47,11 +47,13 @@ taken as (
 where row.ctid = picked.ctid and {few}
   returning {claimed}
 )
-select last.namespace as lane_namespace, last.topic as lane_topic, last.tenant as lane_tenant, taken.*
-from (
-  -- A claim that was cut short goes on after the last lane that got something, so that no lane loses its turn.
-  select * from lanes
-  where visited <= case when (select count(*) from picked) < (select count(*) from due)
-                   then (select max(visited) from picked) else visited end
-  order by visited desc limit 1) as last
+select taken.*, last.namespace, last.topic, last.tenant
+from (values (true)) as always(here)
 left join taken on true
+left join (
+  -- Where to go on: after the last lane that got something if the claim was cut short, so that no lane loses its turn,
+  -- and after the last lane looked at if there may be more.
+  select * from lanes
+  where case when (select count(*) from picked) < (select count(*) from due) then visited <= (select max(visited) from picked)
+             else (select count(*) from lanes) = {lanes_per_claim} end
+  order by visited desc limit 1) as last on true

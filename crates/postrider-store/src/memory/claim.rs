@@ -5,7 +5,9 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::state::{Event, State, transition};
-use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, ClaimedRow, Lane, Scope};
+use postrider_core::store::{
+    ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, ClaimedRow, LARGEST_CLAIM, Lane, Scope,
+};
 use uuid::Uuid;
 
 use super::clock::{between, micros};
@@ -30,10 +32,7 @@ impl Table {
     fn pick_due(&self, request: &ClaimRequest, now: i64) -> Vec<i64> {
         let mut rows = self.expired(request, now, false);
         let mut due = self.due(request, now);
-        let namespaces = match &request.scope.namespaces {
-            Some(names) => names.len(),
-            None => due.iter().map(|row| &row.namespace).collect::<BTreeSet<_>>().len(),
-        };
+        let namespaces = due.iter().map(|row| &row.namespace).collect::<BTreeSet<_>>().len();
         let room = limit(request) - rows.len();
         keep_share(&mut due, |row| row.namespace.clone(), room.div_ceil(namespaces.max(1)));
         rows.extend(due);
@@ -41,8 +40,8 @@ impl Table {
         rows.iter().map(|row| row.seq).collect()
     }
 
-    /// An equal share for each lane after the given one. Where the claim is cut short, the next one goes on
-    /// after the last lane that got something, so that no lane loses its turn.
+    /// An equal share for each lane after the given one. The next claim goes on after the last lane that got
+    /// something if this one was cut short, so that no lane loses its turn, and begins anew if it went round.
     fn pick_fair(&self, request: &ClaimRequest, after: Option<&Lane>, now: i64) -> (Vec<i64>, Option<Lane>) {
         let pending = self.rows.values().filter(|row| row.status == State::Pending);
         let lanes: BTreeSet<Lane> = pending.map(lane_of).collect();
@@ -54,7 +53,10 @@ impl Table {
         keep_share(&mut rows, lane_of, limit(request).div_ceil(in_scope.max(1)));
         rows.sort_by_key(|row| lane_of(row));
         let was_cut = cut(&mut rows, request);
-        let last = if was_cut { rows.last().map(|row| lane_of(row)) } else { lanes.last().copied().cloned() };
+        let last = match was_cut {
+            true => rows.last().map(|row| lane_of(row)),
+            false => lanes.last().filter(|_| lanes.len() == LANES_PER_CLAIM).copied().cloned(),
+        };
         (rows.iter().map(|row| row.seq).collect(), last)
     }
 
@@ -111,7 +113,7 @@ fn may_claim(row: &StoredMessage, request: &ClaimRequest) -> bool {
 }
 
 fn limit(request: &ClaimRequest) -> usize {
-    usize::try_from(request.limit).unwrap_or(usize::MAX)
+    usize::try_from(request.limit.min(LARGEST_CLAIM)).unwrap_or(usize::MAX)
 }
 
 fn lane_of(row: &StoredMessage) -> Lane {

@@ -8,13 +8,35 @@ use uuid::Uuid;
 
 use super::types::{Micros, address};
 
+/// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
+/// each row.
+mod column {
+    pub const ID: usize = 0;
+    pub const NAMESPACE: usize = 1;
+    pub const TOPIC: usize = 2;
+    pub const KEY: usize = 3;
+    pub const TENANT: usize = 4;
+    pub const DEDUPE_KEY: usize = 5;
+    pub const PAYLOAD: usize = 6;
+    pub const PAYLOAD_BYTES: usize = 7;
+    pub const HEADERS: usize = 8;
+    pub const ATTEMPTS: usize = 9;
+    pub const MAX_ATTEMPTS: usize = 10;
+    pub const CREATED_AT: usize = 11;
+    pub const SEQ: usize = 12;
+    pub const ADDRESS: usize = 13;
+    pub const CLAIMED_AT: usize = 14;
+    /// Namespace, topic and tenant of the last lane; fair claims only.
+    pub const LANE: usize = 15;
+}
+
 /// The messages of a claim in the order they were enqueued; `update … returning` has no order of its own.
 pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {
-        // A fair claim that found lanes but no due row answers with nothing but the last lane.
-        if row.try_get::<Option<Uuid>, _>("id")?.is_some() {
-            messages.push(message(row, worker)?);
+        // A fair claim that found nothing due answers with a row all the same, for the lane.
+        if let Some(id) = row.try_get(column::ID)? {
+            messages.push(message(row, id, worker)?);
         }
     }
     messages.sort_unstable_by_key(|(order, _)| *order);
@@ -22,30 +44,30 @@ pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage
 }
 
 /// A message, and when its row was written: time, then sequence.
-fn message(row: &PgRow, worker: Uuid) -> Result<((i64, i64), ClaimedMessage), sqlx::Error> {
-    let id: Uuid = row.try_get("id")?;
-    let attempts: i32 = row.try_get("attempts")?;
-    let (created_at, claimed_at): (Micros, Micros) = (row.try_get("created_at")?, row.try_get("claimed_at")?);
-    let payload = match row.try_get::<Option<Vec<u8>>, _>("payload_bytes")? {
+fn message(row: &PgRow, id: Uuid, worker: Uuid) -> Result<((i64, i64), ClaimedMessage), sqlx::Error> {
+    let attempts: i32 = row.try_get(column::ATTEMPTS)?;
+    let created_at: Micros = row.try_get(column::CREATED_AT)?;
+    let claimed_at: Micros = row.try_get(column::CLAIMED_AT)?;
+    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
         Some(bytes) => Payload::Bytes(bytes),
-        None => Payload::Json(row.try_get("payload")?),
+        None => Payload::Json(row.try_get(column::PAYLOAD)?),
     };
     let message = ClaimedRow {
         id,
-        namespace: row.try_get("namespace")?,
-        topic: row.try_get("topic")?,
-        key: row.try_get("key")?,
-        tenant_id: row.try_get("tenant_id")?,
-        dedupe_key: row.try_get("dedupe_key")?,
+        namespace: row.try_get(column::NAMESPACE)?,
+        topic: row.try_get(column::TOPIC)?,
+        key: row.try_get(column::KEY)?,
+        tenant_id: row.try_get(column::TENANT)?,
+        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
         payload,
-        headers: headers(row.try_get("headers")?),
+        headers: headers(row.try_get(column::HEADERS)?),
         attempts,
-        max_attempts: row.try_get("max_attempts")?,
+        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
         created_at_micros: created_at.0,
         age: claimed_at.since(created_at),
-        lease: Lease { id, worker, attempt: attempts, address: address(row.try_get("address")?) },
+        lease: Lease { id, worker, attempt: attempts, address: address(row.try_get(column::ADDRESS)?) },
     };
-    Ok(((created_at.0, row.try_get("seq")?), message.into()))
+    Ok(((created_at.0, row.try_get(column::SEQ)?), message.into()))
 }
 
 /// Headers are an object of strings; what a plain insert wrote otherwise is passed on as its JSON text.
@@ -59,12 +81,10 @@ fn headers(text: Option<&str>) -> Headers {
     values.into_iter().map(|(name, value)| (name, as_text(value))).collect()
 }
 
-/// Where a fair claim stopped.
+/// Where a fair claim stopped, unless it went round.
 pub(super) fn last_lane(rows: &[PgRow]) -> Result<Option<Lane>, sqlx::Error> {
     let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(Lane {
-        namespace: row.try_get("lane_namespace")?,
-        topic: row.try_get("lane_topic")?,
-        tenant: row.try_get("lane_tenant")?,
-    }))
+    let Some(namespace) = row.try_get(column::LANE)? else { return Ok(None) };
+    let (topic, tenant) = (row.try_get(column::LANE + 1)?, row.try_get(column::LANE + 2)?);
+    Ok(Some(Lane { namespace, topic, tenant }))
 }
