@@ -64,6 +64,7 @@ async fn main() -> Result<()> {
     stop.cancel();
     server.await??;
     let ended = dispatcher.await?;
+    pool.close().await;
     println!("Stopped; {} deliveries were cut off.", ended.abandoned);
     outcome
 }

@@ -156,10 +156,12 @@ impl Claimer {
     async fn disarm(&mut self) {
         self.looked = false;
         self.busy_pause = BUSY_PAUSE.0;
-        if let Some(bell) = &mut self.bell
-            && let Err(error) = bell.disarm().await
-        {
-            self.shared.metrics.store_failed("doorbell", &error);
+        let Some(bell) = &mut self.bell else { return };
+        match timeout(self.shared.config.store_timeout, bell.disarm()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.shared.metrics.store_failed("doorbell", &error),
+            // A bell that does not answer is taken down; the next sleep hangs a new one.
+            Err(_) => self.bell = None,
         }
     }
 
@@ -222,9 +224,9 @@ impl Claimer {
                 self.looked = false;
             },
         }
-        if let (true, Some(bell)) = (self.looked, &mut self.bell) {
+        if self.looked {
             // An armed bell is checked here, so that a dead connection is noticed.
-            self.looked = matches!(bell.arm().await, Ok(Armed::Yes));
+            self.looked = matches!(self.arm().await, Ok(Armed::Yes));
         }
         Ok(())
     }

@@ -39,7 +39,9 @@ struct Flight {
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Waiting>,
-    flights: HashMap<Uuid, Flight>,
+    /// By row and attempt: a row whose lease was lost may be claimed again by ourselves while its first publish is
+    /// still under way.
+    flights: HashMap<(Uuid, i32), Flight>,
     rows: usize,
     bytes: usize,
     given_back: bool,
@@ -90,7 +92,9 @@ impl Hand {
             let mut batch = Vec::new();
             while batch.len() < size && inner.waiting.front().is_some_and(|row| now < row.trusted_until) {
                 let Some(Waiting { message, asked, trusted_until }) = inner.waiting.pop_front() else { break };
-                inner.flights.insert(message.id, Flight { lease: message.lease, asked, trusted_until });
+                inner
+                    .flights
+                    .insert((message.id, message.attempts), Flight { lease: message.lease, asked, trusted_until });
                 batch.push(message);
             }
             if batch.is_empty() {
@@ -122,14 +126,14 @@ impl Hand {
 
     /// Notes a renewed lease, if the row is still under way.
     pub fn renewed(&self, lease: Lease, trusted_until: Instant) {
-        if let Some(flight) = self.lock().flights.get_mut(&lease.id) {
+        if let Some(flight) = self.lock().flights.get_mut(&(lease.id, lease.attempt)) {
             (flight.lease, flight.trusted_until) = (lease, trusted_until);
         }
     }
 
     /// Notes that a publish ended: the row is no longer renewed. Answers its newest lease, and when it was claimed.
     pub fn landed(&self, message: &ClaimedMessage) -> (Lease, Instant) {
-        let flight = self.lock().flights.remove(&message.id);
+        let flight = self.lock().flights.remove(&(message.id, message.attempts));
         flight.map_or_else(|| (message.lease, Instant::now()), |flight| (flight.lease, flight.asked))
     }
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_core::doorbell::{Armed, Doorbell};
 use postrider_core::store::{Scope, StoreError, StoreErrorKind};
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -75,7 +75,10 @@ impl PgDoorbell {
 
     /// Connects, listens, and makes sure that rings arrive.
     async fn open(&mut self) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect_with(&self.runner.pool).await?;
+        // A connection outside of the pool: one that went silent must not keep the pool from being closed.
+        let options = (*self.runner.pool.connect_options()).clone();
+        let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
+        let mut listener = PgListener::connect_with(&own).await?;
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
         let word = format!(" test {}", Uuid::new_v4());

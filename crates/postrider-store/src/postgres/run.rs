@@ -4,27 +4,29 @@ use std::time::Duration;
 
 use postrider_core::store::StoreError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::error::{for_relay, is_conflict, sqlstate};
+use super::lines::Lines;
 use super::statements::Sql;
 
 /// How often a statement is tried when the database chose it as the victim of a deadlock.
 const TRIES: u64 = 5;
 
-/// Runs statements on a pool. Deadlocks and serialisation failures are tried again here: the database rolled
-/// the statement back, so trying again cannot do it twice.
+/// Runs statements. Deadlocks and serialisation failures are tried again here: the database rolled the statement
+/// back, so trying again cannot do it twice.
 #[derive(Debug, Clone)]
 pub(super) struct Runner {
     pub pool: PgPool,
     /// A pooler in transaction mode may give each statement to another server, even between its preparation and
     /// its execution. An explicit transaction keeps them together.
     pub behind_pooler: bool,
+    lines: Lines,
 }
 
 impl Runner {
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, behind_pooler: false }
+        Self { lines: Lines::new(pool.clone()), pool, behind_pooler: false }
     }
 
     /// Runs a statement; `arguments` makes its parameters anew for each try.
@@ -47,13 +49,27 @@ impl Runner {
     }
 
     async fn try_fetch(&self, sql: &Sql, arguments: PgArguments) -> Result<Vec<PgRow>, sqlx::Error> {
-        let query = sqlx::query_with(AssertSqlSafe(sql.clone()), arguments);
-        if !self.behind_pooler {
-            return query.fetch_all(&self.pool).await;
+        let mut line = self.lines.take().await?;
+        let answer = match self.behind_pooler {
+            true => fetch_in_transaction(&mut line, sql, arguments).await,
+            false => sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).fetch_all(&mut *line).await,
+        };
+        // A refusal came over a healthy connection; after any other error it is not used again.
+        if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_))) {
+            line.keep();
         }
-        let mut transaction = self.pool.begin().await?;
-        let rows = query.persistent(false).fetch_all(&mut *transaction).await?;
-        transaction.commit().await?;
-        Ok(rows)
+        answer
     }
+}
+
+async fn fetch_in_transaction(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    arguments: PgArguments,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let query = sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).persistent(false);
+    let rows = query.fetch_all(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(rows)
 }

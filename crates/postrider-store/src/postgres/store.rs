@@ -27,8 +27,8 @@ use crate::names::Names;
 
 /// An outbox in a PostgreSQL database, as a relay sees it. Cheap to clone.
 ///
-/// A dispatcher uses three connections of the pool at once under load (claim, settle, maintain) and one more
-/// to listen on while it is idle.
+/// It keeps up to four connections of the pool while it lives (to claim, settle, renew and maintain at the same time),
+/// and a dispatcher opens one more outside of the pool to listen on.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     runner: Runner,

@@ -70,7 +70,6 @@ async fn r15_r11_what_a_frozen_worker_held_is_finished_by_others_and_its_late_se
 /// Publishes outlast the freeze, and there is room to claim and publish the same rows again: when the worker thaws it
 /// either renews its leases in time or claims its own rows anew, and then its first attempts end.
 #[tokio::test]
-#[ignore = "bug: the hand knows flights by id only, so an earlier attempt settles with a later attempt's lease"]
 async fn r12_a_lone_worker_frozen_past_its_lease_comes_back_to_its_own_rows() -> Result<()> {
     let (scene, cycles) = (Scene::new().await?, 3 * scale());
     let settings = Settings { delay_ms: 1_600, concurrency: 64, batch: 16, max_rows: 64, ..settings() };

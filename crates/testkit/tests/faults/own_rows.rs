@@ -18,7 +18,6 @@ execute function refuse();";
 
 /// The first attempt ends while the second is under way: what it settles must not count for the second.
 #[tokio::test]
-#[ignore = "bug: the hand knows flights by id only, so an earlier attempt settles with a later attempt's lease"]
 async fn r12_a_late_settle_after_the_same_worker_claimed_the_row_again_is_refused() -> Result<()> {
     let scene = Scene::new().await?;
     sqlx::raw_sql(NO_RENEWAL).execute(&scene.pool).await?;
