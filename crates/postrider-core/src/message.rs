@@ -253,7 +253,6 @@ impl fmt::Debug for NewRow {
 
 /// The answer to an enqueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "the answer says whether the message is new"]
 pub enum Enqueued {
     /// The message was written with this id.
     New(Uuid),

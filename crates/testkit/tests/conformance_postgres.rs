@@ -109,7 +109,7 @@ const ROWS: &str = "
            (extract(epoch from created_at) * 1000000)::bigint as created_at,
            (extract(epoch from updated_at) * 1000000)::bigint as updated_at,
            (extract(epoch from delivered_at) * 1000000)::bigint as delivered_at
-    from outbox_messages order by seq";
+    from outbox_messages order by created_at, seq";
 
 const PASS_TIME: &str = "
     update outbox_messages as row

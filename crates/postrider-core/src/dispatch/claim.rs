@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::breaker::Gate;
 use super::hand::trusted_until;
-use super::shared::{Shared, pauses};
+use super::shared::Shared;
 use crate::doorbell::{Armed, Doorbell};
-use crate::store::{ClaimOrder, ClaimRequest, ClaimedMessage, Lane, StoreError};
+use crate::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, Lane, StoreError};
 
 /// After a small claim, how long to let rows gather before the next one.
 const GATHER: Duration = Duration::from_millis(3);
@@ -23,10 +23,10 @@ const RING_INTERVAL: Duration = Duration::from_millis(200);
 /// Claims until the dispatcher stops.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut claimer = Claimer::new(shared.clone());
-    let mut failures = pauses();
+    let mut failures = shared.pauses();
     while !shared.stop.is_cancelled() {
         match claimer.round().await {
-            Ok(()) => failures = pauses(),
+            Ok(()) => failures = shared.pauses(),
             Err(_) => {
                 let pause = failures.next().unwrap_or_default();
                 shared.unless_stopped(sleep(pause)).await;
@@ -64,7 +64,9 @@ impl Claimer {
 
     /// One look for work, and what follows from it. Its error was logged already.
     async fn round(&mut self) -> Result<(), StoreError> {
-        let gate = self.shared.breaker().gate(Instant::now());
+        let now = Instant::now();
+        let paused = self.shared.paused_until().take().filter(|then| *then > now);
+        let gate = paused.map_or_else(|| self.shared.breaker().gate(now), Gate::ShutUntil);
         match gate {
             Gate::ShutUntil(then) => {
                 self.disarm().await;
@@ -85,14 +87,33 @@ impl Claimer {
         }
         let (order, limit) = (self.turns.next(self.backlog), self.next_limit());
         let fair = order != ClaimOrder::Due;
-        let taken = self.claim(order, limit).await?;
-        self.backlog = taken == limit as usize || (self.backlog && fair);
+        let taken = match self.backlog && !fair && self.has_room_for_two(limit) {
+            // With a backlog two claims overlap: one is read while the database works on the other.
+            true => {
+                let (one, other) =
+                    tokio::join!(claim(&self.shared, order.clone(), limit), claim(&self.shared, order, limit));
+                // Both go into hand before an error of either ends the round.
+                let (one, other) = (self.put_in_hand(one), self.put_in_hand(other));
+                one? + other?
+            }
+            false => {
+                let claimed = claim(&self.shared, order, limit).await;
+                self.put_in_hand(claimed)?
+            }
+        };
+        self.backlog = taken >= limit as usize || (self.backlog && fair);
         if taken > 0 {
             self.awake(taken, limit).await;
         } else if !fair {
             self.idle().await?;
         }
         Ok(())
+    }
+
+    fn has_room_for_two(&self, limit: u32) -> bool {
+        let (rows, bytes) = self.shared.hand.load();
+        let config = &self.shared.config;
+        rows + 2 * limit as usize <= config.max_rows && bytes < config.max_bytes / 2
     }
 
     /// Rows that would have to be given back are not worth claiming: the limit follows what gets published in time.
@@ -118,28 +139,21 @@ impl Claimer {
         }
     }
 
-    /// Claims and puts into hand; answers how many rows. Runs to its end even when the dispatcher is told to stop,
-    /// because rows whose claim nobody waited for would be stranded until their lease ran out.
+    /// Claims and puts into hand; answers how many rows.
     async fn claim(&mut self, order: ClaimOrder, limit: u32) -> Result<usize, StoreError> {
-        let config = &self.shared.config;
-        let request = ClaimRequest {
-            scope: config.scope.clone(),
-            worker: config.worker,
-            limit,
-            max_bytes: config.max_bytes.saturating_sub(self.shared.hand.load().1) as u64,
-            lease: config.lease,
-            max_attempts: config.max_attempts,
-            order,
-        };
-        let asked = Instant::now();
-        let claimed = self.shared.call("claim", self.shared.store.claim(&request)).await?;
-        let taken = claimed.messages.len();
-        if let ClaimOrder::Fair { .. } = request.order {
+        let claimed = claim(&self.shared, order, limit).await;
+        self.put_in_hand(claimed)
+    }
+
+    fn put_in_hand(&mut self, claim: Result<Claim, StoreError>) -> Result<usize, StoreError> {
+        let Claim { claimed, asked, fair } = claim?;
+        if fair {
             self.turns.taken(&claimed.messages, claimed.last_lane);
         }
+        let taken = claimed.messages.len();
         self.shared.metrics.claimed(taken);
         if taken > 0 {
-            self.shared.hand.add(claimed.messages, asked, trusted_until(asked, config.lease));
+            self.shared.hand.add(claimed.messages, asked, trusted_until(asked, self.shared.config.lease));
         }
         Ok(taken)
     }
@@ -272,6 +286,32 @@ impl Claimer {
         self.shared.note_suspects(false);
         Ok(())
     }
+}
+
+/// What a claim took, and when it was asked for.
+struct Claim {
+    claimed: Claimed,
+    asked: Instant,
+    fair: bool,
+}
+
+/// Claims. Runs to its end even when the dispatcher is told to stop, because rows whose claim nobody waited for would be
+/// stranded until their lease ran out.
+async fn claim(shared: &Shared, order: ClaimOrder, limit: u32) -> Result<Claim, StoreError> {
+    let config = &shared.config;
+    let fair = matches!(order, ClaimOrder::Fair { .. });
+    let request = ClaimRequest {
+        scope: config.scope.clone(),
+        worker: config.worker,
+        limit,
+        max_bytes: config.max_bytes.saturating_sub(shared.hand.load().1) as u64,
+        lease: config.lease,
+        max_attempts: config.max_attempts,
+        order,
+    };
+    let asked = Instant::now();
+    let claimed = shared.call("claim", shared.store.claim(&request)).await?;
+    Ok(Claim { claimed, asked, fair })
 }
 
 /// When a claim is a fair one. While there is a backlog fair claims take every other turn, so that one hot lane does

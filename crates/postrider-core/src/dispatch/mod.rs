@@ -6,7 +6,7 @@
 //!   doorbell              keep: renews what is under way, gives back what waits    └─► hand gets room
 //! ```
 //!
-//! One task per duty, and the [`hand`] between them. `claim` looks ahead of need, one statement per batch, and
+//! One task per duty, and the hand between them. `claim` looks ahead of need, one statement per batch, and
 //! sleeps on the doorbell when there is nothing. `publish` calls the sink. `settle` writes outcomes back.
 //! `keep` minds the leases: a publish under way is renewed, a row that waits too long is given back. `maintain`
 //! sweeps, purges and counts.

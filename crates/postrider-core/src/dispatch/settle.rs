@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::shared::{Shared, pauses};
+use super::shared::Shared;
 use crate::lease::Lease;
 use crate::outcome::{Outcome, error_text};
 use crate::retry::next_delay;
@@ -15,6 +15,8 @@ use crate::store::{Bury, ClaimedMessage, Nack, Release, Settled, StoreError};
 
 /// Outcomes per settle.
 const BATCH: usize = 1_000;
+/// The one verb that is never sent twice (see `lease.rs`).
+const RELEASE: &str = "release";
 /// How long a settle waits for more outcomes while publishes are under way.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -69,29 +71,50 @@ async fn settle(shared: &Shared, batch: &[Finished]) {
             }
         }
     }
+    let (store, metrics) = (&shared.store, &shared.metrics);
+    // What is counted and logged here has been written.
     tokio::join!(
-        acks.write(shared, "ack", true, |leases| shared.store.ack(leases, shared.config.delivered)),
-        nacks.write(shared, "nack", true, |nacks| shared.store.nack(nacks)),
-        buries.write(shared, "bury", true, |buries| shared.store.bury(buries)),
-        releases.write(shared, "release", false, |releases| shared.store.release(releases)),
+        acks.write(
+            shared,
+            "ack",
+            |leases| store.ack(leases, shared.config.delivered),
+            |finished, _| {
+                metrics.delivered(finished.message.age + finished.asked.elapsed());
+            }
+        ),
+        nacks.write(
+            shared,
+            "nack",
+            |nacks| store.nack(nacks),
+            |finished, nack| {
+                metrics.retried(&finished.message, finished.outcome.kind(), nack.delay);
+            }
+        ),
+        buries.write(
+            shared,
+            "bury",
+            |buries| store.bury(buries),
+            |finished, _| {
+                metrics.buried(&finished.message, finished.outcome.kind());
+            }
+        ),
+        releases.write(
+            shared,
+            RELEASE,
+            |releases| store.release(releases),
+            |_, _| metrics.released(1, "the sink is down")
+        ),
     );
 }
 
 fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let (message, config) = (&finished.message, &shared.config);
     let (after, why) = match &finished.outcome {
-        Outcome::Accepted | Outcome::Duplicate => {
-            shared.metrics.delivered(message.age + finished.asked.elapsed());
-            return Verdict::Ack;
-        }
-        Outcome::Reject(why) => {
-            shared.metrics.buried(message, "reject");
-            return Verdict::Bury { error: error_text(why) };
-        }
+        Outcome::Accepted | Outcome::Duplicate => return Verdict::Ack,
+        Outcome::Reject(why) => return Verdict::Bury { error: error_text(why) },
         Outcome::Retry { after, why } => (*after, why),
         Outcome::Unknown(why) => (None, why),
     };
-    let kind = finished.outcome.kind();
     let policy = config.retry.delay(message.attempts, (config.randomness)());
     let delay = next_delay(policy, after, (config.randomness)(), config.longest_retry_after);
     let error = error_text(why);
@@ -99,14 +122,8 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
         return Verdict::Release { delay, error };
     }
     match after_failure(message.attempts, message.allowed_attempts(config.max_attempts)) {
-        Event::Bury => {
-            shared.metrics.buried(message, kind);
-            Verdict::Bury { error }
-        }
-        _ => {
-            shared.metrics.retried(message, kind, delay);
-            Verdict::Nack { delay, error }
-        }
+        Event::Bury => Verdict::Bury { error },
+        _ => Verdict::Nack { delay, error },
     }
 }
 
@@ -129,41 +146,51 @@ impl<'a, T> Group<'a, T> {
     /// Writes the entries, over again while the database does not answer if the verb may be sent twice. Gives up
     /// after a lease's time: somebody else has the rows by then. A stale entry touches nothing; it is counted and
     /// logged, and never turned into a nack.
-    async fn write<'s, W>(&'s self, shared: &Shared, verb: &'static str, may_repeat: bool, write: impl Fn(&'s [T]) -> W)
-    where
+    async fn write<'s, W>(
+        &'s self,
+        shared: &Shared,
+        verb: &'static str,
+        write: impl Fn(&'s [T]) -> W,
+        written: impl Fn(&Finished, &T),
+    ) where
         W: Future<Output = Result<Vec<Settled>, StoreError>> + Send,
     {
         if self.entries.is_empty() {
             return;
         }
         let give_up = Instant::now() + shared.config.lease;
-        let mut pauses = pauses();
+        let mut pauses = shared.pauses();
         loop {
-            match shared.call(verb, write(&self.entries)).await {
-                Ok(answers) => return self.report(shared, verb, &answers),
-                Err(_) if may_repeat && Instant::now() < give_up && !shared.has_expired() => {
-                    sleep(pauses.next().unwrap_or_default()).await;
-                }
-                Err(_) => {
-                    tracing::warn!(
-                        verb,
-                        rows = self.entries.len(),
-                        "could not settle; the rows are left to their leases"
-                    );
-                    return;
-                }
+            let error = match shared.call(verb, write(&self.entries)).await {
+                Ok(answers) => return self.report(shared, verb, &answers, written),
+                Err(error) => error,
+            };
+            let over = Instant::now() >= give_up || shared.has_expired();
+            if over || verb == RELEASE || !error.kind().is_transient() {
+                return self.leave(shared, verb, &error);
+            }
+            sleep(pauses.next().unwrap_or_default()).await;
+        }
+    }
+
+    fn report(&self, shared: &Shared, verb: &'static str, answers: &[Settled], written: impl Fn(&Finished, &T)) {
+        for ((finished, entry), answer) in self.finished.iter().zip(&self.entries).zip(answers) {
+            match answer {
+                Settled::Done => written(finished, entry),
+                Settled::LeaseLost => shared.metrics.lease_lost(&finished.message, verb),
             }
         }
     }
 
-    fn report(&self, shared: &Shared, verb: &'static str, answers: &[Settled]) {
-        if verb == "release" {
-            shared.metrics.released(self.entries.len(), "the sink is down");
-        }
-        for (finished, answer) in self.finished.iter().zip(answers) {
-            if *answer == Settled::LeaseLost {
-                shared.metrics.lease_lost(&finished.message, verb);
-            }
+    /// Leaves the rows to their leases. If the database refuses to settle at all, claiming more would only deliver the
+    /// same messages again and again, so it pauses.
+    fn leave(&self, shared: &Shared, verb: &'static str, error: &StoreError) {
+        let rows = self.entries.len();
+        if error.kind().is_transient() {
+            tracing::warn!(verb, rows, "could not settle; the rows are left to their leases");
+        } else {
+            tracing::error!(verb, rows, "the database refuses to settle; claiming pauses for a lease, mend the cause");
+            shared.pause_claiming();
         }
     }
 }

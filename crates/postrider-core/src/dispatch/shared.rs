@@ -30,6 +30,7 @@ pub(super) struct Shared {
     suspects: AtomicBool,
     breaker: Mutex<Breaker>,
     deadline: OnceLock<Instant>,
+    paused: Mutex<Option<Instant>>,
 }
 
 impl Shared {
@@ -44,6 +45,7 @@ impl Shared {
             suspects: AtomicBool::new(false),
             breaker: Mutex::new(Breaker::new(config.breaker)),
             deadline: OnceLock::new(),
+            paused: Mutex::default(),
             config,
         }
     }
@@ -118,14 +120,25 @@ impl Shared {
     pub fn has_expired(&self) -> bool {
         self.deadline.get().is_some_and(|deadline| Instant::now() >= *deadline)
     }
-}
 
-/// The pauses between tries of a database that does not answer: from 50 ms, doubling to 2 s, with jitter.
-pub(super) fn pauses() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(50))
-        .with_max_delay(Duration::from_secs(2))
-        .with_jitter()
-        .without_max_times()
-        .build()
+    /// The pauses between tries of a database that does not answer: from 50 ms, doubling to 2 s or a sixth of the
+    /// lease, with jitter.
+    pub fn pauses(&self) -> impl Iterator<Item = Duration> + Send + use<> {
+        ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay((self.config.lease / 6).min(Duration::from_secs(2)))
+            .with_jitter()
+            .without_max_times()
+            .build()
+    }
+
+    /// Stops claiming for the time of a lease.
+    pub fn pause_claiming(&self) {
+        *self.paused_until() = Some(Instant::now() + self.config.lease);
+    }
+
+    /// Until when claiming pauses because the database refuses to settle.
+    pub fn paused_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

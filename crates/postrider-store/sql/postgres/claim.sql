@@ -17,8 +17,8 @@ share as materialized (
   from (
     select namespace from namespaces where due_at <= now()
     union all
-    select name from unnest($1::text[]) as name
-    where exists (select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now())) as wanted(namespace)
+    select name from unnest($1::text[]) as name, lateral (
+      select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now() limit 1) as any_due) as wanted(namespace)
 ),
 due as materialized (
   select row.*

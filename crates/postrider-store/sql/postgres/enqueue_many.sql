@@ -10,7 +10,7 @@ with written as (
     max_attempts
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[], $12::int[])
     as given(id, namespace, topic, key, tenant_id, dedupe_key, payload, payload_bytes, headers, deliver_at, delay, max_attempts)
-  on conflict (namespace, topic, dedupe_key) where dedupe_key is not null do nothing
+  {unless_duplicate}
   returning id, namespace
 ),
 bells as materialized (

@@ -1,6 +1,6 @@
 -- Puts dead rows back to pending with all their attempts, oldest first.
 -- $1 namespaces or null for all, $2 tenant or null, $3 topic or null, $4 ids or null, $5 limit
--- Uses {name}_dead_idx, then the rows' addresses.
+-- Uses {name}_finished_idx, then the rows' addresses.
 with picked as materialized (
   select ctid, attempts as few
   from {table}

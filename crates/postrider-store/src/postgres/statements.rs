@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use postrider_core::store::{Finished, LARGEST_CLAIM, SUSPECT_AFTER};
+use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
 use crate::names::Names;
 
@@ -35,22 +35,37 @@ pub fn bell(names: &Names) -> String {
 #[derive(Debug)]
 #[allow(missing_docs)] // one `.sql` file each
 pub struct EnqueueStatements {
-    pub enqueue_one: Sql,
-    pub enqueue_many: Sql,
+    pub enqueue_one: InsertStatement,
+    pub enqueue_many: InsertStatement,
     pub enqueue_find: Sql,
 }
 
 impl EnqueueStatements {
     /// Renders the statements for these names.
     pub fn render(names: &Names) -> Self {
-        let sql = |template| Sql::from(render(names, template, &[]));
+        let insert = |template| InsertStatement {
+            plain: render(names, template, &[("{unless_duplicate}", "")]).into(),
+            deduplicating: render(names, template, &[("{unless_duplicate}", UNLESS_DUPLICATE)]).into(),
+        };
         Self {
-            enqueue_one: sql(include_str!("../../sql/postgres/enqueue_one.sql")),
-            enqueue_many: sql(include_str!("../../sql/postgres/enqueue_many.sql")),
-            enqueue_find: sql(include_str!("../../sql/postgres/enqueue_find.sql")),
+            enqueue_one: insert(include_str!("../../sql/postgres/enqueue_one.sql")),
+            enqueue_many: insert(include_str!("../../sql/postgres/enqueue_many.sql")),
+            enqueue_find: render(names, include_str!("../../sql/postgres/enqueue_find.sql"), &[]).into(),
         }
     }
 }
+
+/// A statement that inserts, for rows with and without dedupe keys.
+#[derive(Debug)]
+pub struct InsertStatement {
+    /// For rows without a dedupe key; it need not look for duplicates.
+    pub plain: Sql,
+    /// Skips rows whose dedupe key is there already.
+    pub deduplicating: Sql,
+}
+
+/// Names the predicate of the partial index, or PostgreSQL would not find it.
+const UNLESS_DUPLICATE: &str = "on conflict (namespace, topic, dedupe_key) where dedupe_key is not null do nothing";
 
 /// A statement about leased rows, for both ways to find them.
 #[derive(Debug)]
@@ -93,9 +108,8 @@ impl StoreStatements {
             by_address: render(names, template, &[("{found}", "row.ctid = given.address")]).into(),
             by_id: render(names, template, &[("{found}", "given.address is not null")]).into(),
         };
-        let purge = |finished| {
-            render(names, include_str!("../../sql/postgres/purge.sql"), &finished_fragments(finished)).into()
-        };
+        let purge =
+            |finished| render(names, include_str!("../../sql/postgres/purge.sql"), &[("{finished}", finished)]).into();
         Self {
             claim: sql(include_str!("../../sql/postgres/claim.sql")),
             claim_fair: sql(include_str!("../../sql/postgres/claim_fair.sql")),
@@ -107,8 +121,8 @@ impl StoreStatements {
             bury: leased(include_str!("../../sql/postgres/bury.sql")),
             release: leased(include_str!("../../sql/postgres/release.sql")),
             sweep: sql(include_str!("../../sql/postgres/sweep.sql")),
-            purge_delivered: purge(Finished::Delivered),
-            purge_dead: purge(Finished::Dead),
+            purge_delivered: purge("delivered"),
+            purge_dead: purge("dead"),
             replay: sql(include_str!("../../sql/postgres/replay.sql")),
             stats: sql(include_str!("../../sql/postgres/stats.sql")),
             next_due: sql(include_str!("../../sql/postgres/next_due.sql")),
@@ -150,19 +164,6 @@ impl StoreStatements {
     }
 }
 
-fn finished_fragments(finished: Finished) -> [(&'static str, &'static str); 3] {
-    match finished {
-        Finished::Delivered => [
-            ("{finished}", "delivered"),
-            ("{finished_at}", "delivered_at"),
-            ("{finished_idx}", "the index on delivered rows"),
-        ],
-        Finished::Dead => {
-            [("{finished}", "dead"), ("{finished_at}", "updated_at"), ("{finished_idx}", "the index on dead rows")]
-        }
-    }
-}
-
 /// Pieces that several statements share, so that they cannot come to differ.
 const FRAGMENTS: [(&str, &str); 8] = [
     (
@@ -180,7 +181,7 @@ const FRAGMENTS: [(&str, &str); 8] = [
     (
         "{claimed}",
         "row.id, row.namespace, row.topic, row.key, row.tenant_id, row.dedupe_key, row.payload::text as payload, \
-         row.payload_bytes, nullif(row.headers::text, '{}') as headers, row.attempts, row.max_attempts, \
+         row.payload_bytes, case when row.headers <> '{}' then row.headers::text end as headers, row.attempts, row.max_attempts, \
          row.created_at, row.seq, row.ctid::text as address, now() as claimed_at",
     ),
     ("{few}", "picked.few between 0 and 2147483647"),

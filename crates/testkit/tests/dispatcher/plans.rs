@@ -31,11 +31,13 @@ async fn every_statement_can_be_prepared() {
     let (store, producer) = (StoreStatements::render(&Names::default()), EnqueueStatements::render(&Names::default()));
     let mut all = store.all();
     all.extend([
-        ("enqueue_one", &*producer.enqueue_one),
-        ("enqueue_many", &producer.enqueue_many),
+        ("enqueue_one", &*producer.enqueue_one.plain),
+        ("enqueue_one with a dedupe key", &producer.enqueue_one.deduplicating),
+        ("enqueue_many", &producer.enqueue_many.plain),
+        ("enqueue_many with dedupe keys", &producer.enqueue_many.deduplicating),
         ("enqueue_find", &producer.enqueue_find),
     ]);
-    assert_eq!(all.len(), 27);
+    assert_eq!(all.len(), 29);
     for (name, sql) in all {
         assert!(!sql.contains('{') || sql.contains("'{}'"), "{name} has a placeholder left:\n{sql}");
         let prepared = scene.pool.prepare(AssertSqlSafe(sql.to_owned()).into_sql_str()).await;

@@ -1,6 +1,6 @@
 //! Writing rows in a caller's PostgreSQL transaction, whatever driver opened it.
 //!
-//! A driver says how to run three statements; [`insert_rows`] is the rule they share. The statement inserts and
+//! A driver says how to run three statements; `insert_rows` is the rule they share. The statement inserts and
 //! skips a dedupe key that is there already. On a conflict with a transaction that is still open, PostgreSQL
 //! waits for it to end: if it rolls back our row goes in, if it commits ours is skipped and a second statement,
 //! with a newer snapshot, finds the winner's id. Nothing of this aborts the caller's transaction. Under
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 #[cfg(feature = "diesel-async")]
 pub use self::diesel::DieselTransaction;
-use super::statements::{EnqueueStatements, Sql};
+use super::statements::{EnqueueStatements, InsertStatement, Sql};
 use crate::enqueue::EnqueueError;
 
 /// A row with the same dedupe key can be deleted between the insert and the look; a few rounds settle that.
@@ -132,16 +132,18 @@ async fn insert_rows(
     rows.iter().map(|row| answers.get(&row.id).copied().ok_or(EnqueueError::KeyContended)).collect()
 }
 
-async fn write(
+async fn write<'a>(
     driver: &mut impl Driver,
-    statements: &EnqueueStatements,
+    statements: &'a EnqueueStatements,
     rows: &[&NewRow],
 ) -> Result<HashSet<Uuid>, EnqueueError> {
+    let has_keys = rows.iter().any(|row| row.dedupe_key.is_some());
+    let sql = |insert: &'a InsertStatement| if has_keys { &insert.deduplicating } else { &insert.plain };
     match rows {
         [row] => {
-            let written = driver.insert_one(&statements.enqueue_one, row).await?;
+            let written = driver.insert_one(sql(&statements.enqueue_one), row).await?;
             Ok(written.then_some(row.id).into_iter().collect())
         }
-        rows => Ok(driver.insert_many(&statements.enqueue_many, Columns::of(rows)).await?.into_iter().collect()),
+        rows => Ok(driver.insert_many(sql(&statements.enqueue_many), Columns::of(rows)).await?.into_iter().collect()),
     }
 }
