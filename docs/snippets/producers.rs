@@ -12,21 +12,21 @@ use uuid::Uuid;
 
 async fn sqlx(pool: &PgPool, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
     let mut transaction = pool.begin().await?;
-    let _enqueued = outbox.enqueue(&mut transaction, message).await?;
+    outbox.enqueue(&mut transaction, message).await?;
     transaction.commit().await?;
     Ok(())
 }
 
 async fn tokio_postgres(client: &mut tokio_postgres::Client, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
     let transaction = client.transaction().await?;
-    let _enqueued = outbox.enqueue(&transaction, message).await?;
+    outbox.enqueue(&transaction, message).await?;
     transaction.commit().await?;
     Ok(())
 }
 
 async fn sea_orm(database: &DatabaseConnection, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
     let transaction = database.begin().await?;
-    let _enqueued = outbox.enqueue(&transaction, message).await?;
+    outbox.enqueue(&transaction, message).await?;
     transaction.commit().await?;
     Ok(())
 }
@@ -34,7 +34,7 @@ async fn sea_orm(database: &DatabaseConnection, outbox: &Outbox, message: Messag
 async fn diesel(connection: &mut AsyncPgConnection, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
     connection
         .transaction(async |connection| {
-            let _enqueued = outbox.enqueue(DieselTransaction::of(connection)?, message).await?;
+            outbox.enqueue(DieselTransaction::of(connection)?, message).await?;
             anyhow::Ok(())
         })
         .await

@@ -8,7 +8,7 @@ async fn place_order(pool: &PgPool, outbox: &Outbox, order: i64) -> anyhow::Resu
     let mut transaction = pool.begin().await?;
     sqlx::query("insert into orders (id) values ($1)").bind(order).execute(&mut *transaction).await?;
     let message = Message::json("shop", "order.placed", &order).key(order.to_string());
-    let _enqueued = outbox.enqueue(&mut transaction, message).await?;
+    outbox.enqueue(&mut transaction, message).await?;
     transaction.commit().await?; // the order and its message, or neither
     Ok(())
 }

@@ -46,6 +46,7 @@ struct Claimer {
     turns: FairTurns,
     limit: u32,
     rang: Option<Instant>,
+    said_polling: bool,
 }
 
 impl Claimer {
@@ -59,6 +60,7 @@ impl Claimer {
             backlog: false,
             turns: FairTurns::default(),
             rang: None,
+            said_polling: false,
         }
     }
 
@@ -190,13 +192,23 @@ impl Claimer {
                 self.shared.unless_stopped(sleep(self.busy_pause)).await;
                 self.busy_pause = (self.busy_pause * 2).min(BUSY_PAUSE.1);
             }
-            Ok(Armed::Never) => self.sleep(false).await?,
+            Ok(Armed::Never) => {
+                self.say_that_it_polls();
+                self.sleep(false).await?;
+            }
             Err(error) => {
                 self.shared.metrics.store_failed("doorbell", &error);
                 self.sleep(false).await?;
             }
         }
         Ok(())
+    }
+
+    fn say_that_it_polls(&mut self) {
+        if !std::mem::replace(&mut self.said_polling, true) {
+            let config = &self.shared.config;
+            tracing::warn!(dispatcher = %config.name, every = ?config.poll_interval, "no doorbell here; polling");
+        }
     }
 
     async fn arm(&mut self) -> Result<Armed, StoreError> {

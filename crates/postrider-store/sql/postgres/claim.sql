@@ -18,7 +18,8 @@ share as materialized (
     select namespace from namespaces where due_at <= now()
     union all
     select name from unnest($1::text[]) as name, lateral (
-      select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now() limit 1) as any_due) as wanted(namespace)
+      select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now()
+      order by next_attempt_at limit 1) as any_due) as wanted(namespace)
 ),
 due as materialized (
   select row.*

@@ -6,7 +6,7 @@
 //! place in the pool is free again; when the pool is closed, the idle ones go back to it.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
@@ -14,7 +14,22 @@ use sqlx::{PgConnection, PgPool, Postgres};
 /// How many connections are kept: a dispatcher claims, settles, keeps leases and maintains at the same time.
 const KEPT: usize = 4;
 
-type Idle = Mutex<Vec<PoolConnection<Postgres>>>;
+/// Connections between two statements.
+#[derive(Debug, Default)]
+struct Idle(Mutex<Vec<PoolConnection<Postgres>>>);
+
+impl Idle {
+    fn lock(&self) -> MutexGuard<'_, Vec<PoolConnection<Postgres>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        // A connection can be returned to its pool within the runtime only, and a store may outlive that.
+        self.lock().drain(..).for_each(|connection| drop(connection.detach()));
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Lines {
@@ -36,7 +51,7 @@ impl Lines {
 
     pub async fn take(&self) -> Result<Line, sqlx::Error> {
         self.watched.get_or_init(|| self.give_up_when_closed());
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = self.idle.lock().pop();
         let connection = match kept {
             Some(connection) if !self.pool.is_closed() => connection,
             _ => self.pool.acquire().await?,
@@ -50,7 +65,7 @@ impl Lines {
         tokio::spawn(async move {
             closed.await;
             if let Some(idle) = idle.upgrade() {
-                idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                idle.lock().clear();
             }
         });
     }
@@ -60,7 +75,7 @@ impl Line {
     /// Keeps the connection for the next statement.
     pub fn keep(mut self) {
         let Some(connection) = self.connection.take() else { return };
-        let mut idle = self.lines.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.lines.idle.lock();
         if idle.len() < KEPT && !self.lines.pool.is_closed() {
             idle.push(connection);
         }

@@ -108,3 +108,16 @@ async fn the_pool_can_be_closed_when_the_dispatcher_has_ended() {
     let _ended = running.stop().await;
     tokio::time::timeout(Duration::from_secs(5), scene.pool.close()).await.expect("the pool closes");
 }
+
+#[test]
+fn a_store_may_be_dropped_after_its_runtime() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let scene = runtime.block_on(async {
+        let scene = OnPostgres::new().await;
+        let stats = postrider::Store::stats(&scene.store, &Scope::all()).await.expect("the store answers");
+        assert_eq!(stats.pending, 0);
+        scene
+    });
+    drop(runtime);
+    drop(scene);
+}

@@ -41,14 +41,14 @@ impl Fixture {
 
     /// All rows in the order they were written, every column of each.
     pub async fn rows(&self) -> Result<Vec<Value>> {
-        Ok(sqlx::query_scalar("select to_jsonb(row) from outbox_messages as row order by seq")
+        Ok(sqlx::query_scalar("select to_jsonb(row) from outbox_messages as row order by created_at, seq")
             .fetch_all(&self.pool)
             .await?)
     }
 
     /// The ids of all rows in the order they were written.
     pub async fn ids(&self) -> Result<Vec<Uuid>> {
-        Ok(sqlx::query_scalar("select id from outbox_messages order by seq").fetch_all(&self.pool).await?)
+        Ok(sqlx::query_scalar("select id from outbox_messages order by created_at, seq").fetch_all(&self.pool).await?)
     }
 
     /// What a query without parameters answers, as one number.
