@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -77,6 +77,7 @@ pub struct OutboxStore<E = StoreError> {
 struct Claim {
     lease: Lease,
     allowed_attempts: i32,
+    forget_at: Instant,
 }
 
 impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
@@ -125,7 +126,7 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
             request.limit = cfg.batch_size;
             messages = self.db.claim(&request).await?.messages;
         }
-        self.remember(&messages, max_attempts);
+        self.remember(&messages, max_attempts, cfg.lease_duration);
         Ok(messages)
     }
 
@@ -151,11 +152,15 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
         self.forget(id, claim, &answers)
     }
 
-    fn remember(&self, messages: &[ClaimedMessage], max_attempts: i32) {
+    /// Claims that nobody settles are forgotten long after their lease.
+    fn remember(&self, messages: &[ClaimedMessage], max_attempts: i32, lease: Duration) {
+        let now = Instant::now();
+        let forget_at = now + lease.saturating_mul(16).min(Duration::from_secs(30 * 24 * 3600));
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|_, claim| now < claim.forget_at);
         for message in messages {
             let allowed_attempts = message.allowed_attempts(max_attempts);
-            claims.insert(message.id, Claim { lease: message.lease, allowed_attempts });
+            claims.insert(message.id, Claim { lease: message.lease, allowed_attempts, forget_at });
         }
     }
 

@@ -1,8 +1,10 @@
 //! Claiming: takes due rows as long as there is room in hand, and sleeps on the doorbell when there are none.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::breaker::Gate;
@@ -47,6 +49,8 @@ struct Claimer {
     limit: u32,
     rang: Option<Instant>,
     said_polling: bool,
+    next_suspect: Instant,
+    typical_size: usize,
 }
 
 impl Claimer {
@@ -61,6 +65,8 @@ impl Claimer {
             turns: FairTurns::default(),
             rang: None,
             said_polling: false,
+            next_suspect: Instant::now(),
+            typical_size: 0,
         }
     }
 
@@ -77,14 +83,14 @@ impl Claimer {
                 Ok(())
             }
             Gate::Trial => self.trial().await,
-            Gate::Open if self.shared.has_suspects() => self.claim_suspects().await,
+            Gate::Open if self.shared.has_suspects() && now >= self.next_suspect => self.claim_suspect().await,
             Gate::Open => self.claim_due().await,
         }
     }
 
     async fn claim_due(&mut self) -> Result<(), StoreError> {
         self.wait_for_room().await;
-        if self.shared.stop.is_cancelled() {
+        if self.shared.stop.is_cancelled() || !self.shared.may_claim() {
             return Ok(());
         }
         let (order, limit) = (self.turns.next(self.backlog), self.next_limit());
@@ -92,20 +98,22 @@ impl Claimer {
         let taken = match self.backlog && !fair && self.has_room_for_two(limit) {
             // With a backlog two claims overlap: one is read while the database works on the other.
             true => {
-                let (one, other) =
-                    tokio::join!(claim(&self.shared, order.clone(), limit), claim(&self.shared, order, limit));
+                let claim = || claim(&self.shared, ClaimOrder::Due, limit, 2);
+                let (one, other) = tokio::join!(claim(), claim());
                 // Both go into hand before an error of either ends the round.
                 let (one, other) = (self.put_in_hand(one), self.put_in_hand(other));
                 one? + other?
             }
             false => {
-                let claimed = claim(&self.shared, order, limit).await;
+                let claimed = claim(&self.shared, order, limit, 1).await;
                 self.put_in_hand(claimed)?
             }
         };
         self.backlog = taken >= limit as usize || (self.backlog && fair);
         if taken > 0 {
             self.awake(taken, limit).await;
+        } else if self.shared.has_suspects() {
+            self.shared.unless_stopped(sleep_until(self.next_suspect)).await;
         } else if !fair {
             self.idle().await?;
         }
@@ -125,9 +133,11 @@ impl Claimer {
             true => (self.limit / 2).max(1),
             false => (self.limit + self.limit.div_ceil(4)).min(batch),
         };
-        let (rows, _) = self.shared.hand.load();
+        let (rows, bytes) = self.shared.hand.load();
         let free = self.shared.config.max_rows.saturating_sub(rows);
-        self.limit.min(u32::try_from(free).unwrap_or(u32::MAX)).max(1)
+        // The store bounds a claim by what rows take on disk, compressed perhaps; in hand they may be far larger.
+        let fitting = self.shared.config.max_bytes.saturating_sub(bytes) / self.typical_size.max(1);
+        self.limit.min(u32::try_from(free.min(fitting)).unwrap_or(u32::MAX)).max(1)
     }
 
     async fn wait_for_room(&mut self) {
@@ -137,13 +147,19 @@ impl Claimer {
         let (rows, bytes) = self.shared.hand.load();
         if !fits(rows, bytes) {
             self.ring_for_others().await;
-            self.shared.unless_stopped(self.shared.hand.until(fits)).await;
+            let room_or_shut = async {
+                tokio::select! {
+                    () = self.shared.hand.until(fits) => {}
+                    () = self.shared.shut.notified() => {}
+                }
+            };
+            self.shared.unless_stopped(room_or_shut).await;
         }
     }
 
     /// Claims and puts into hand; answers how many rows.
     async fn claim(&mut self, order: ClaimOrder, limit: u32) -> Result<usize, StoreError> {
-        let claimed = claim(&self.shared, order, limit).await;
+        let claimed = claim(&self.shared, order, limit, 1).await;
         self.put_in_hand(claimed)
     }
 
@@ -155,6 +171,7 @@ impl Claimer {
         let taken = claimed.messages.len();
         self.shared.metrics.claimed(taken);
         if taken > 0 {
+            self.typical_size = claimed.messages.iter().map(ClaimedMessage::size).sum::<usize>() / taken;
             self.shared.hand.add(claimed.messages, asked, trusted_until(asked, self.shared.config.lease));
         }
         Ok(taken)
@@ -268,9 +285,12 @@ impl Claimer {
 
     /// The breaker's pause is over: ask the sink, then risk one message on it.
     async fn trial(&mut self) -> Result<(), StoreError> {
+        super::keep::give_back_all(&self.shared).await;
         self.shared.hand_empty().await;
-        let ready = timeout(self.shared.config.publish_timeout, self.shared.sink.ready()).await;
-        if !matches!(ready, Ok(Ok(()))) {
+        // A sink that panics is not ready.
+        let ready = AssertUnwindSafe(self.shared.sink.ready()).catch_unwind();
+        let ready = timeout(self.shared.config.publish_timeout, ready).await;
+        if !matches!(ready, Ok(Ok(Ok(())))) {
             tracing::debug!(dispatcher = %self.shared.config.name, "the sink is not ready");
             self.shared.breaker().trial_failed(Instant::now());
             return Ok(());
@@ -287,15 +307,19 @@ impl Claimer {
         }
     }
 
-    /// Rows that may kill their worker are published one at a time with nothing else in hand.
-    async fn claim_suspects(&mut self) -> Result<(), StoreError> {
-        loop {
-            self.shared.hand_empty().await;
-            if self.shared.stop.is_cancelled() || self.claim(ClaimOrder::Suspects, 1).await? == 0 {
-                break;
-            }
+    /// A row that may kill its worker is published with nothing else in hand. Ordinary claims get as much time as it
+    /// took before the next one, so that a thousand of them do not hold up everything else.
+    async fn claim_suspect(&mut self) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        self.shared.hand_empty().await;
+        if self.shared.stop.is_cancelled() || !self.shared.may_claim() {
+            return Ok(());
         }
-        self.shared.note_suspects(false);
+        match self.claim(ClaimOrder::Suspects, 1).await? {
+            0 => self.shared.note_suspects(false),
+            _ => self.shared.hand_empty().await,
+        }
+        self.next_suspect = Instant::now() + begun.elapsed().max(GATHER);
         Ok(())
     }
 }
@@ -307,16 +331,16 @@ struct Claim {
     fair: bool,
 }
 
-/// Claims. Runs to its end even when the dispatcher is told to stop, because rows whose claim nobody waited for would be
+/// Claims, as one of so many claims `at_once`. Runs to its end even when the dispatcher is told to stop, because rows whose claim nobody waited for would be
 /// stranded until their lease ran out.
-async fn claim(shared: &Shared, order: ClaimOrder, limit: u32) -> Result<Claim, StoreError> {
+async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -> Result<Claim, StoreError> {
     let config = &shared.config;
     let fair = matches!(order, ClaimOrder::Fair { .. });
     let request = ClaimRequest {
         scope: config.scope.clone(),
         worker: config.worker,
         limit,
-        max_bytes: config.max_bytes.saturating_sub(shared.hand.load().1) as u64,
+        max_bytes: (config.max_bytes.saturating_sub(shared.hand.load().1) / at_once) as u64,
         lease: config.lease,
         max_attempts: config.max_attempts,
         order,

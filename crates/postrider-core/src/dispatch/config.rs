@@ -269,6 +269,9 @@ pub enum ConfigError {
     Disagree { low: &'static str, low_value: String, high: &'static str, high_value: String },
 }
 
+/// Times beyond this mean nothing, and would overflow.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
 fn check(config: &Config, backoff: Option<ExponentialBackoff>) -> Result<(), ConfigError> {
     in_range("batch_size", config.batch_size, 1, LARGEST_CLAIM, "from 1 to 1000")?;
     in_range("concurrency", config.concurrency, 1, 100_000, "from 1 to 100000")?;
@@ -284,8 +287,10 @@ fn check(config: &Config, backoff: Option<ExponentialBackoff>) -> Result<(), Con
         ("sweep_interval", config.sweep_interval),
         ("breaker.first_pause", config.breaker.first_pause),
     ] {
-        in_range(setting, given, nonzero, Duration::MAX, "at least 1 ms")?;
+        in_range(setting, given, nonzero, LONGEST, "from 1 ms to 1 year")?;
     }
+    in_range("shutdown_grace", config.shutdown_grace, Duration::ZERO, LONGEST, "at most 1 year")?;
+    in_range("breaker.longest_pause", config.breaker.longest_pause, nonzero, LONGEST, "from 1 ms to 1 year")?;
     in_range("breaker.failures", config.breaker.failures, 1, u32::MAX, "at least 1")?;
     at_most("batch_size", config.batch_size as usize, "max_rows", config.max_rows)?;
     at_most("poll_interval", config.poll_interval, "a third of the lease", config.lease / 3)?;

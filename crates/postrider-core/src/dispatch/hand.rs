@@ -110,6 +110,10 @@ impl Hand {
         let mut inner = self.lock();
         let (expiring, rest) = inner.waiting.drain(..).partition(|row| row.trusted_until <= then);
         inner.waiting = rest;
+        if !inner.waiting.is_empty() {
+            // They stood behind rows that could not be taken.
+            self.work.notify_one();
+        }
         Vec::from(expiring)
     }
 

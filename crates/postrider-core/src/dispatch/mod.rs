@@ -25,8 +25,10 @@ mod publish;
 mod settle;
 mod shared;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -72,11 +74,16 @@ impl Dispatcher {
 
     /// Runs until `stop` fires. Then it claims nothing more, gives back what it has not begun to publish, waits
     /// for what it has, settles, and returns. Dropping the future stops at once and leaves all to the leases.
+    ///
+    /// # Panics
+    ///
+    /// If a retry policy or the source of randomness panics. A sink may panic, that is an outcome.
     pub async fn run(self, stop: CancellationToken) -> Ended {
-        let grace = self.config.shutdown_grace;
+        let (grace, last_call) = (self.config.shutdown_grace, self.config.store_timeout);
+        let stop = stop.child_token();
         let shared = Arc::new(Shared::new(self.store, self.sink, self.config, stop.clone()));
         let (finished, outcomes) = mpsc::unbounded_channel();
-        let mut duties = Duties::default();
+        let mut duties = Duties { tasks: Vec::new(), stop: stop.clone() };
         let settle = duties.begin(settle::run(shared.clone(), outcomes));
         let keep = duties.begin(keep::run(shared.clone()));
         let maintain = duties.begin(maintain::run(shared.clone()));
@@ -85,7 +92,10 @@ impl Dispatcher {
 
         stop.cancelled().await;
         let deadline = tokio::time::Instant::now() + grace;
-        claim.finish().await;
+        // A claim under way is waited for, so that its rows can be given back.
+        if tokio::time::timeout_at(deadline, claim.finish()).await.is_err() {
+            tracing::warn!("the database does not answer; a claim under way is left to its leases");
+        }
         let mut flights: JoinSet<()> = publish.finish().await;
         keep::give_back_all(&shared).await;
         let landed = async { while flights.join_next().await.is_some() {} };
@@ -96,9 +106,11 @@ impl Dispatcher {
         if !in_time {
             tracing::warn!(abandoned, "the grace period is over; publishes under way are left to their leases");
         }
-        // The settler ends when every sender is gone; it gives up by itself once the grace period is over.
+        // The settler ends when every sender is gone, unless a sink blocks its thread and cannot be cut off.
         shared.expire_at(deadline);
-        settle.finish().await;
+        if tokio::time::timeout_at(deadline + last_call, settle.finish()).await.is_err() {
+            tracing::warn!("a sink blocks its thread; what it has not answered is left to its leases");
+        }
         shared.retired.cancel();
         keep.finish().await;
         maintain.finish().await;
@@ -106,23 +118,33 @@ impl Dispatcher {
     }
 }
 
-/// The tasks of a dispatcher; dropping them aborts them all.
-#[derive(Default)]
-struct Duties(Vec<tokio::task::AbortHandle>);
+/// The tasks of a dispatcher. If one panics all are told to stop, so that it does not go on half alive; dropping them
+/// aborts them all.
+struct Duties {
+    tasks: Vec<tokio::task::AbortHandle>,
+    stop: CancellationToken,
+}
 
 struct Duty<T>(JoinHandle<T>);
 
 impl Duties {
     fn begin<T: Send + 'static>(&mut self, duty: impl Future<Output = T> + Send + 'static) -> Duty<T> {
-        let task = tokio::spawn(duty);
-        self.0.push(task.abort_handle());
+        let stop = self.stop.clone();
+        let task = tokio::spawn(async move {
+            let done = AssertUnwindSafe(duty).catch_unwind().await;
+            done.unwrap_or_else(|panic| {
+                stop.cancel();
+                resume_unwind(panic)
+            })
+        });
+        self.tasks.push(task.abort_handle());
         Duty(task)
     }
 }
 
 impl Drop for Duties {
     fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
     }
 }
 
@@ -131,7 +153,7 @@ impl<T> Duty<T> {
     async fn finish(self) -> T {
         match self.0.await {
             Ok(done) => done,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => resume_unwind(error.into_panic()),
         }
     }
 }

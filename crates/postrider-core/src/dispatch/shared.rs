@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub stop: CancellationToken,
     /// Fires when all is settled and the last duties may end.
     pub retired: CancellationToken,
+    /// Fires when claiming has to stop: the breaker opened, or the database refuses to settle.
+    pub shut: Notify,
     suspects: AtomicBool,
     breaker: Mutex<Breaker>,
     deadline: OnceLock<Instant>,
@@ -42,6 +45,7 @@ impl Shared {
             metrics: Metrics::new(&config.name),
             stop,
             retired: CancellationToken::new(),
+            shut: Notify::new(),
             suspects: AtomicBool::new(false),
             breaker: Mutex::new(Breaker::new(config.breaker)),
             deadline: OnceLock::new(),
@@ -100,7 +104,15 @@ impl Shared {
         if was_open != is_open {
             self.metrics.breaker(is_open);
         }
+        if is_open {
+            self.shut.notify_one();
+        }
         !was_open
+    }
+
+    /// Whether claims may be made as usual.
+    pub fn may_claim(&self) -> bool {
+        self.paused_until().is_none() && self.breaker().gate(Instant::now()) == Gate::Open
     }
 
     /// Notes whether rows wait that are to be claimed alone.
@@ -135,6 +147,7 @@ impl Shared {
     /// Stops claiming for the time of a lease.
     pub fn pause_claiming(&self) {
         *self.paused_until() = Some(Instant::now() + self.config.lease);
+        self.shut.notify_one();
     }
 
     /// Until when claiming pauses because the database refuses to settle.

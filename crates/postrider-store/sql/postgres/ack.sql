@@ -5,4 +5,4 @@ update {table} as row
 set status = 'delivered', locked_by = null, locked_until = null, delivered_at = now(), updated_at = now()
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence}
-returning row.id
+returning row.id, given.attempt

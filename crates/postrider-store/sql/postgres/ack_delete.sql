@@ -4,4 +4,4 @@
 delete from {table} as row
 using unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence} and row.dedupe_key is null
-returning row.id
+returning row.id, given.attempt

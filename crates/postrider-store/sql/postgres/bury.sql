@@ -5,4 +5,4 @@ update {table} as row
 set status = 'dead', locked_by = null, locked_until = null, last_error = given.error, updated_at = now()
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[]) as given(address, id, worker, attempt, error)
 where {found} and {fence}
-returning row.id
+returning row.id, given.attempt

@@ -5,4 +5,4 @@ update {table} as row
 set locked_until = now() + $5::bigint * interval '1 microsecond', updated_at = now()
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
 where {found} and {fence}
-returning row.id, row.ctid::text as address
+returning row.id, given.attempt, row.ctid::text as address

@@ -6,4 +6,4 @@ set status = 'pending', locked_by = null, locked_until = null, last_error = give
     next_attempt_at = now() + given.delay * interval '1 microsecond', updated_at = now()
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
 where {found} and {fence}
-returning row.id
+returning row.id, given.attempt

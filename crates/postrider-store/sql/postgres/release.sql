@@ -8,4 +8,4 @@ set status = 'pending', attempts = row.attempts - 1, locked_by = null, locked_un
     updated_at = now()
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
 where {found} and {fence}
-returning row.id
+returning row.id, given.attempt

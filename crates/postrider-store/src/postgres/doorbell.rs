@@ -82,10 +82,9 @@ impl PgDoorbell {
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
         let word = format!(" test {}", Uuid::new_v4());
-        sqlx::query(AssertSqlSafe(self.statements.doorbell_ring.clone()))
-            .bind(&word)
-            .execute(&self.runner.pool)
-            .await?;
+        // From another connection than the one that listens.
+        let rung = self.runner.ring(&self.statements.doorbell_ring, &word).await;
+        rung.map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
         let expected = format!("{}{word}", self.bell);
         let arrived = timeout(TEST_LIMIT, async {
             while let Some(ring) = listener.try_recv().await? {

@@ -22,6 +22,11 @@ pub(super) fn sqlstate(error: &sqlx::Error) -> Option<String> {
     error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
 }
 
+/// Whether a refusal came from a server that works: not one that shuts down, or became a read-only standby.
+pub(super) fn is_from_healthy_server(error: &sqlx::Error) -> bool {
+    sqlstate(error).is_some_and(|state| kind_of(&state) != StoreErrorKind::Unavailable)
+}
+
 /// Sorts an sqlx error for the relay; `verb` says what was tried.
 pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
     let state = sqlstate(&error);

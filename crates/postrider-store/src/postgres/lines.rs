@@ -7,19 +7,24 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
-/// How many connections are kept: a dispatcher claims, settles, keeps leases and maintains at the same time.
-const KEPT: usize = 4;
+/// The most connections that are kept: a dispatcher claims, settles, renews and maintains at the same time.
+const MOST_KEPT: usize = 4;
+/// How old a kept connection may become before it goes back to the pool and its rules.
+const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Connections between two statements.
 #[derive(Debug, Default)]
-struct Idle(Mutex<Vec<PoolConnection<Postgres>>>);
+struct Idle(Mutex<Vec<Kept>>);
+
+type Kept = (Instant, PoolConnection<Postgres>);
 
 impl Idle {
-    fn lock(&self) -> MutexGuard<'_, Vec<PoolConnection<Postgres>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -27,34 +32,37 @@ impl Idle {
 impl Drop for Idle {
     fn drop(&mut self) {
         // A connection can be returned to its pool within the runtime only, and a store may outlive that.
-        self.lock().drain(..).for_each(|connection| drop(connection.detach()));
+        self.lock().drain(..).for_each(|(_, connection)| drop(connection.detach()));
     }
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Lines {
     pool: PgPool,
+    /// Less than half of the pool, so that whoever shares it is not starved.
+    kept: usize,
     idle: Arc<Idle>,
     watched: Arc<OnceLock<()>>,
 }
 
 /// A connection in use. Dropping it without [`keep`](Self::keep) tears it down.
 pub(super) struct Line {
-    connection: Option<PoolConnection<Postgres>>,
+    connection: Option<Kept>,
     lines: Lines,
 }
 
 impl Lines {
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, idle: Arc::default(), watched: Arc::default() }
+        let kept = (pool.options().get_max_connections() as usize).saturating_sub(1) / 2;
+        Self { kept: kept.min(MOST_KEPT), pool, idle: Arc::default(), watched: Arc::default() }
     }
 
     pub async fn take(&self) -> Result<Line, sqlx::Error> {
         self.watched.get_or_init(|| self.give_up_when_closed());
         let kept = self.idle.lock().pop();
         let connection = match kept {
-            Some(connection) if !self.pool.is_closed() => connection,
-            _ => self.pool.acquire().await?,
+            Some(kept) if !self.pool.is_closed() => kept,
+            _ => (Instant::now(), self.pool.acquire().await?),
         };
         Ok(Line { connection: Some(connection), lines: self.clone() })
     }
@@ -74,10 +82,10 @@ impl Lines {
 impl Line {
     /// Keeps the connection for the next statement.
     pub fn keep(mut self) {
-        let Some(connection) = self.connection.take() else { return };
+        let Some((since, connection)) = self.connection.take() else { return };
         let mut idle = self.lines.idle.lock();
-        if idle.len() < KEPT && !self.lines.pool.is_closed() {
-            idle.push(connection);
+        if idle.len() < self.lines.kept && since.elapsed() < MAX_AGE && !self.lines.pool.is_closed() {
+            idle.push((since, connection));
         }
     }
 }
@@ -86,20 +94,20 @@ impl Deref for Line {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        self.connection.as_ref().expect("a line has its connection until it is kept or dropped")
+        &self.connection.as_ref().expect("a line has its connection until it is kept or dropped").1
     }
 }
 
 impl DerefMut for Line {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        self.connection.as_mut().expect("a line has its connection until it is kept or dropped")
+        &mut self.connection.as_mut().expect("a line has its connection until it is kept or dropped").1
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         // Detached from the pool it is simply closed; returned, the pool would wait for an answer that may never come.
-        if let Some(connection) = self.connection.take() {
+        if let Some((_, connection)) = self.connection.take() {
             drop(connection.detach());
         }
     }

@@ -31,13 +31,23 @@ const MIGRATIONS: [Migration; 2] = [
 /// The version of the schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
-/// The SQL of all versions, for teams that run their migrations with a tool of their own.
+/// The SQL of all versions, for teams that run their migrations with a tool of their own. It notes the versions as
+/// [`run`] does, so that the two go together.
 pub fn script(names: &Names) -> String {
-    let parts = MIGRATIONS.iter().map(|migration| {
-        format!("-- {:04} {}\n{}\n", migration.version, migration.name, render(names, migration.template, &[]))
+    let parts = MIGRATIONS.iter().map(|Migration { version, name, template }| {
+        let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
+        format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
     });
-    parts.collect::<Vec<_>>().join("\n")
+    let versions = format!("create schema if not exists {{schema}};\n{VERSIONS}\n");
+    std::iter::once(render(names, &versions, &[])).chain(parts).collect::<Vec<_>>().join("\n")
 }
+
+/// The table of versions that were run.
+const VERSIONS: &str = "create table if not exists {migrations} (
+  version int primary key,
+  name text not null,
+  applied_at timestamptz not null default now()
+);";
 
 /// Runs what is missing and answers which versions that were.
 pub async fn run(pool: &PgPool, names: &Names) -> Result<Vec<i32>, StoreError> {
@@ -82,9 +92,7 @@ async fn prepare(connection: &mut PgConnection, names: &Names) -> Result<(), sql
         .fetch_one(&mut *connection)
         .await?;
     let schema = if exists { "" } else { "create schema {schema};\n" };
-    let template = format!(
-        "{schema}create table if not exists {{migrations}} (\n  version int primary key,\n  name text not null,\n  applied_at timestamptz not null default now()\n);"
-    );
+    let template = format!("{schema}{VERSIONS}");
     sqlx::raw_sql(AssertSqlSafe(render(names, &template, &[]))).execute(connection).await?;
     Ok(())
 }

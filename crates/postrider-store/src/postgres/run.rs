@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use postrider_core::store::StoreError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{Arguments, AssertSqlSafe, Connection, PgConnection, PgPool};
 
-use super::error::{for_relay, is_conflict, sqlstate};
+use super::error::{for_relay, is_conflict, is_from_healthy_server, sqlstate};
 use super::lines::Lines;
 use super::statements::Sql;
 
@@ -48,14 +48,23 @@ impl Runner {
         }
     }
 
+    /// Rings, with a word after the table's name.
+    pub async fn ring(&self, sql: &Sql, word: &str) -> Result<(), StoreError> {
+        let arguments = || {
+            let mut arguments = PgArguments::default();
+            arguments.add(word.to_owned()).map_err(sqlx::Error::Encode)?;
+            Ok(arguments)
+        };
+        self.fetch("ring", sql, arguments).await.map(drop)
+    }
+
     async fn try_fetch(&self, sql: &Sql, arguments: PgArguments) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut line = self.lines.take().await?;
         let answer = match self.behind_pooler {
             true => fetch_in_transaction(&mut line, sql, arguments).await,
             false => sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).fetch_all(&mut *line).await,
         };
-        // A refusal came over a healthy connection; after any other error it is not used again.
-        if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_))) {
+        if answer.as_ref().err().is_none_or(is_from_healthy_server) {
             line.keep();
         }
         answer
@@ -69,7 +78,9 @@ async fn fetch_in_transaction(
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let query = sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).persistent(false);
-    let rows = query.fetch_all(&mut *transaction).await?;
-    transaction.commit().await?;
-    Ok(rows)
+    match query.fetch_all(&mut *transaction).await {
+        Ok(rows) => transaction.commit().await.map(|()| rows),
+        // Awaited, so that no connection waits for its next use in an aborted transaction.
+        Err(error) => transaction.rollback().await.and(Err(error)),
+    }
 }

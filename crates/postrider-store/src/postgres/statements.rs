@@ -176,7 +176,7 @@ const FRAGMENTS: [(&str, &str); 8] = [
         "($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant_id = $2::uuid)",
     ),
     ("{suspect}", "attempts >= least({suspect_after}, coalesce(max_attempts, $3::int) - 1)"),
-    ("{size}", "pg_column_size(payload) + coalesce(pg_column_size(payload_bytes), 0)"),
+    ("{size}", "pg_column_size(payload) + coalesce(octet_length(payload_bytes), 0)"),
     ("{tenant}", "coalesce(tenant_id, '00000000-0000-0000-0000-000000000000')"),
     (
         "{claimed}",

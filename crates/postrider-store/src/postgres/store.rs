@@ -80,8 +80,8 @@ impl PostgresStore {
         let all: Vec<usize> = (0..leases.len()).collect();
         let mut rows = self.settle_some(verb, &sql.by_address, leases, &all, &bind).await?;
         if rows.len() < leases.len() {
-            let found = ids(&rows)?;
-            let moved: Vec<usize> = all.into_iter().filter(|at| !found.contains_key(&leases[*at].id)).collect();
+            let found = found(&rows)?;
+            let moved: Vec<usize> = all.into_iter().filter(|at| !found.contains_key(&key(&leases[*at]))).collect();
             rows.extend(self.settle_some(verb, &sql.by_id, leases, &moved, &bind).await?);
         }
         Ok(rows)
@@ -150,14 +150,19 @@ fn scoped(
     }
 }
 
-fn ids(rows: &[PgRow]) -> Result<HashMap<Uuid, usize>, StoreError> {
-    let ids = rows.iter().enumerate().map(|(at, row)| Ok((row.try_get(0)?, at)));
+/// Which rows were found, by id and attempt: two attempts of one row may be in the same batch.
+fn found(rows: &[PgRow]) -> Result<HashMap<(Uuid, i32), usize>, StoreError> {
+    let ids = rows.iter().enumerate().map(|(at, row)| Ok(((row.try_get(0)?, row.try_get(1)?), at)));
     ids.collect::<Result<_, _>>().map_err(|error| for_relay("settle", error))
 }
 
+fn key(lease: &Lease) -> (Uuid, i32) {
+    (lease.id, lease.attempt)
+}
+
 fn answers(leases: &[Lease], rows: &[PgRow]) -> Result<Vec<Settled>, StoreError> {
-    let found = ids(rows)?;
-    let answer = |lease: &Lease| if found.contains_key(&lease.id) { Settled::Done } else { Settled::LeaseLost };
+    let found = found(rows)?;
+    let answer = |lease: &Lease| if found.contains_key(&key(lease)) { Settled::Done } else { Settled::LeaseLost };
     Ok(leases.iter().map(answer).collect())
 }
 
@@ -201,9 +206,9 @@ impl Store for PostgresStore {
             bound.add(duration);
         };
         let rows = self.settle("extend", &self.statements.extend, leases, bind).await?;
-        let found = ids(&rows)?;
+        let found = found(&rows)?;
         let address_of = |lease: &Lease| -> Result<Option<RowAddress>, sqlx::Error> {
-            found.get(&lease.id).map(|at| Ok(address(rows[*at].try_get(1)?))).transpose()
+            found.get(&key(lease)).map(|at| Ok(address(rows[*at].try_get(2)?))).transpose()
         };
         let renewed = leases.iter().map(|lease| Ok(address_of(lease)?.map(|address| Lease { address, ..*lease })));
         renewed.collect::<Result<_, _>>().map_err(|error| for_relay("extend", error))
@@ -218,8 +223,8 @@ impl Store for PostgresStore {
         let mut rows = self.settle_some("ack", sql, leases, &all, &|_: &mut Bound, _: &[usize]| {}).await?;
         if rows.len() < leases.len() {
             // Rows with a dedupe key stay; rows that moved are kept too, and left to the purge.
-            let deleted = ids(&rows)?;
-            let kept: Vec<Lease> = leases.iter().filter(|lease| !deleted.contains_key(&lease.id)).copied().collect();
+            let deleted = found(&rows)?;
+            let kept: Vec<Lease> = leases.iter().filter(|lease| !deleted.contains_key(&key(lease))).copied().collect();
             rows.extend(self.settle("ack", &self.statements.ack, &kept, |_, _| {}).await?);
         }
         answers(leases, &rows)
@@ -317,12 +322,7 @@ impl Store for PostgresStore {
     }
 
     async fn ring(&self, _scope: &Scope) -> Result<(), StoreError> {
-        let arguments = || {
-            let mut bound = Bound::default();
-            bound.add(String::new());
-            bound.finish()
-        };
-        self.runner.fetch("ring", &self.statements.doorbell_ring, arguments).await.map(drop)
+        self.runner.ring(&self.statements.doorbell_ring, "").await
     }
 }
 

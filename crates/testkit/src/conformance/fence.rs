@@ -51,6 +51,17 @@ pub async fn r12_late_ack_after_reclaim_by_the_same_worker_is_refused(h: impl Ha
     ack(&*h.store(), live.lease).await;
 }
 
+pub async fn r12_two_attempts_of_a_row_in_one_batch_are_answered_apart(h: impl Harness) {
+    let worker = Uuid::new_v4();
+    for then in [Delivered::Keep, Delivered::Delete] {
+        let (stale, live) = taken_over(&h, worker, worker).await;
+        let renewed = h.store().extend(&[stale.lease, live.lease], LEASE).await.expect("answered");
+        assert_eq!(renewed.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+        let answers = h.store().ack(&[stale.lease, live.lease], then).await.expect("answered");
+        assert_eq!(answers, [Settled::LeaseLost, Settled::Done]);
+    }
+}
+
 pub async fn r13_stale_settles_are_refused_and_change_nothing(h: impl Harness) {
     let (stale, live) = taken_over(&h, Uuid::new_v4(), Uuid::new_v4()).await;
     let before = h.row(live.id).await;

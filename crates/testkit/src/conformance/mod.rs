@@ -137,6 +137,7 @@ macro_rules! conformance {
         $crate::conformance_tests! { $harness, fence,
             r11_s0_72_late_ack_after_reclaim_by_another_worker_is_refused
             r12_late_ack_after_reclaim_by_the_same_worker_is_refused
+            r12_two_attempts_of_a_row_in_one_batch_are_answered_apart
             r13_stale_settles_are_refused_and_change_nothing
             r13_stale_settles_of_the_same_worker_are_refused_and_change_nothing
             r14_ack_after_expiry_without_reclaim_is_accepted

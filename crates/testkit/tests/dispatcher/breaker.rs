@@ -86,3 +86,51 @@ async fn one_poisoned_message_does_not_open_the_breaker_and_dies_on_its_own() {
     until("it is dead", || crate::scene::row(&store, poison).status == State::Dead).await;
     let _ended = running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_hand_is_given_back_as_soon_as_the_breaker_opens() {
+    let store = MemoryStore::new();
+    for _ in 0..200 {
+        enqueue(&store, message("order.placed")).await;
+    }
+    let sink = Switched::default();
+    let builder = Dispatcher::builder(store.clone(), sink.clone()).breaker(BREAKER).lease(Duration::from_secs(3600));
+    let running = Running::start(builder.batch_size(10).max_rows(20).concurrency(1));
+    let begun = tokio::time::Instant::now();
+    until("the sink was found down", || sink.publishes.load(Ordering::Relaxed) >= 5).await;
+    until("nothing is held", || store.enqueued().iter().all(|row| row.status == State::Pending)).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "rows were held for {:?}", begun.elapsed());
+    sink.up.store(true, Ordering::Relaxed);
+    until("the backlog is delivered", || store.enqueued().iter().all(|row| row.status == State::Delivered)).await;
+    let _ended = running.stop().await;
+}
+
+/// Down at first, and panics when it is asked whether it is ready.
+#[derive(Clone, Default)]
+struct PanicsWhenAsked(Switched);
+
+#[async_trait::async_trait]
+impl Sink for PanicsWhenAsked {
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        self.0.publish(batch).await
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        assert!(self.0.up.load(Ordering::Relaxed), "asked too early");
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r29_a_sink_that_panics_when_it_is_asked_is_not_ready() {
+    let store = MemoryStore::new();
+    for _ in 0..20 {
+        enqueue(&store, message("order.placed")).await;
+    }
+    let sink = PanicsWhenAsked::default();
+    let running = Running::start(Dispatcher::builder(store.clone(), sink.clone()).breaker(BREAKER));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    sink.0.up.store(true, Ordering::Relaxed);
+    until("the backlog is delivered", || store.enqueued().iter().all(|row| row.status == State::Delivered)).await;
+    let _ended = running.stop().await;
+}

@@ -154,3 +154,15 @@ async fn a_message_without_an_outcome_does_not_count_as_delivered() {
     assert!(dead[0].last_error.as_deref().is_some_and(|error| error.contains("no outcome")));
     let _ended = running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn t22_a_dispatcher_that_cannot_go_on_ends_loudly_instead_of_idling() {
+    let store = MemoryStore::new();
+    enqueue(&store, message("order.placed")).await;
+    let sink = Recorder::answering(|_| Outcome::retry("no"));
+    let broken: postrider::retry::Randomness = Arc::new(|| panic!("no chance"));
+    let dispatcher = Dispatcher::builder(store, sink).randomness(broken).build().expect("the settings agree");
+    let running = tokio::spawn(dispatcher.run(tokio_util::sync::CancellationToken::new()));
+    let ended = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends by itself");
+    assert!(ended.is_err_and(|error| error.is_panic()), "it ended as if all were well");
+}
