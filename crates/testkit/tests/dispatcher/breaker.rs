@@ -95,7 +95,7 @@ async fn a_full_hand_is_given_back_as_soon_as_the_breaker_opens() {
     }
     let sink = Switched::default();
     let builder = Dispatcher::builder(store.clone(), sink.clone()).breaker(BREAKER).lease(Duration::from_secs(3600));
-    let running = Running::start(builder.batch_size(10).max_rows(20).concurrency(1));
+    let running = Running::start(builder.batch_size(100).max_rows(100).concurrency(1));
     let begun = tokio::time::Instant::now();
     until("the sink was found down", || sink.publishes.load(Ordering::Relaxed) >= 5).await;
     until("nothing is held", || store.enqueued().iter().all(|row| row.status == State::Pending)).await;

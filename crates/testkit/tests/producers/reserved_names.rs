@@ -35,10 +35,10 @@ async fn s01_words_of_sql_are_ordinary_names() -> Result<()> {
 #[tokio::test]
 async fn s01_the_longest_names_work_and_nothing_is_cut_off() -> Result<()> {
     let pool = Postgres::shared().await?.create_database().await?.pool().await?;
-    let names = Names::new(&"s".repeat(63), &"p".repeat(53), &"t".repeat(44))?;
+    let names = Names::new(&"s".repeat(63), &"p".repeat(53), &"t".repeat(49))?;
     PostgresStore::new(pool.clone(), names).migrate().await?;
     let cut: i64 = sqlx::query_scalar(
-        "select count(*) from (select conname as name from pg_constraint where connamespace = repeat('s', 63)::regnamespace
+        "select count(*) from (select conname as name from pg_constraint where connamespace = repeat('s', 63)::regnamespace and contype <> 'n'
            union all select relname from pg_class where relnamespace = repeat('s', 63)::regnamespace and relkind in ('r', 'i')
            union all select proname from pg_proc where pronamespace = repeat('s', 63)::regnamespace) as made
          where name !~ '(_pkey|_check|_idx|^t+|p(uuid_v7|enqueue|migrations))$'",
