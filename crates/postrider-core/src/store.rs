@@ -171,48 +171,26 @@ pub struct ClaimedMessage {
 /// Headers by lower-case name.
 pub type Headers = BTreeMap<String, String>;
 
-/// What a store reads from a row it claimed; the pieces of a [`ClaimedMessage`].
-#[derive(Debug)]
-#[allow(missing_docs)] // as in `ClaimedMessage`
-pub struct ClaimedRow {
-    pub id: Uuid,
-    pub namespace: String,
-    pub topic: String,
-    pub key: Option<String>,
-    pub tenant_id: Option<Uuid>,
-    pub dedupe_key: Option<String>,
-    pub payload: Payload,
-    pub headers: Headers,
-    pub attempts: i32,
-    pub max_attempts: Option<i32>,
-    pub created_at_micros: i64,
-    pub age: Duration,
-    pub lease: Lease,
-}
-
-impl From<ClaimedRow> for ClaimedMessage {
-    fn from(row: ClaimedRow) -> Self {
-        let ClaimedRow { id, namespace, topic, key, tenant_id, dedupe_key, payload, headers, .. } = row;
-        let ClaimedRow { attempts, max_attempts, created_at_micros, age, lease, .. } = row;
+impl ClaimedMessage {
+    /// A message that a store claimed, with nothing optional; the store fills in the rest.
+    pub fn new(lease: Lease, namespace: String, topic: String, payload: Payload) -> Self {
         Self {
-            id,
+            id: lease.id,
             namespace,
             topic,
-            key,
-            tenant_id,
-            dedupe_key,
+            key: None,
+            tenant_id: None,
+            dedupe_key: None,
             payload,
-            headers,
-            attempts,
-            max_attempts,
-            created_at_micros,
-            age,
+            headers: Headers::new(),
+            attempts: lease.attempt,
+            max_attempts: None,
+            created_at_micros: 0,
+            age: Duration::ZERO,
             lease,
         }
     }
-}
 
-impl ClaimedMessage {
     /// The content type of the payload.
     pub fn content_type(&self) -> &str {
         match (&self.payload, self.headers.get(CONTENT_TYPE)) {

@@ -46,9 +46,4 @@ picked as materialized (
   order by turn, since, seq
   limit $4::bigint
 )
-update {table} as row
-set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
-    locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
-from picked
-where row.ctid = picked.ctid and {few}
-returning {claimed}
+{take}

@@ -40,12 +40,7 @@ picked as materialized (
   limit $4::bigint
 ),
 taken as (
-  update {table} as row
-  set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
-      locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
-  from picked
-where row.ctid = picked.ctid and {few}
-  returning {claimed}
+  {take}
 )
 select taken.*, last.namespace, last.topic, last.tenant
 from (values (true)) as always(here)

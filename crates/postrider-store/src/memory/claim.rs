@@ -5,9 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::state::{Event, State, transition};
-use postrider_core::store::{
-    ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, ClaimedRow, LARGEST_CLAIM, Lane, Scope,
-};
+use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane, Scope};
 use uuid::Uuid;
 
 use super::clock::{between, micros};
@@ -90,22 +88,16 @@ impl Table {
 
 fn claimed(row: &StoredMessage, worker: Uuid, now: i64) -> ClaimedMessage {
     let row = row.clone();
-    ClaimedRow {
-        id: row.id,
-        namespace: row.namespace,
-        topic: row.topic,
-        key: row.key,
-        tenant_id: row.tenant_id,
-        dedupe_key: row.dedupe_key,
-        payload: row.payload,
-        headers: row.headers,
-        attempts: row.attempts,
-        max_attempts: row.max_attempts,
-        created_at_micros: row.created_at_micros,
-        age: between(row.created_at_micros, now),
-        lease: Lease { id: row.id, worker, attempt: row.attempts, address: RowAddress::default() },
-    }
-    .into()
+    let lease = Lease { id: row.id, worker, attempt: row.attempts, address: RowAddress::default() };
+    let mut message = ClaimedMessage::new(lease, row.namespace, row.topic, row.payload);
+    message.key = row.key;
+    message.tenant_id = row.tenant_id;
+    message.dedupe_key = row.dedupe_key;
+    message.headers = row.headers;
+    message.max_attempts = row.max_attempts;
+    message.created_at_micros = row.created_at_micros;
+    message.age = between(row.created_at_micros, now);
+    message
 }
 
 fn may_claim(row: &StoredMessage, request: &ClaimRequest) -> bool {

@@ -1,7 +1,7 @@
 //! Reading claimed rows.
 
 use postrider_core::lease::Lease;
-use postrider_core::store::{ClaimedMessage, ClaimedRow, Headers, Lane, Payload};
+use postrider_core::store::{ClaimedMessage, Headers, Lane, Payload};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -52,22 +52,17 @@ fn message(row: &PgRow, id: Uuid, worker: Uuid) -> Result<((i64, i64), ClaimedMe
         Some(bytes) => Payload::Bytes(bytes),
         None => Payload::Json(row.try_get(column::PAYLOAD)?),
     };
-    let message = ClaimedRow {
-        id,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: row.try_get(column::KEY)?,
-        tenant_id: row.try_get(column::TENANT)?,
-        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
-        payload,
-        headers: headers(row.try_get(column::HEADERS)?),
-        attempts,
-        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
-        created_at_micros: created_at.0,
-        age: claimed_at.since(created_at),
-        lease: Lease { id, worker, attempt: attempts, address: address(row.try_get(column::ADDRESS)?) },
-    };
-    Ok(((created_at.0, row.try_get(column::SEQ)?), message.into()))
+    let lease = Lease { id, worker, attempt: attempts, address: address(row.try_get(column::ADDRESS)?) };
+    let (namespace, topic) = (row.try_get(column::NAMESPACE)?, row.try_get(column::TOPIC)?);
+    let mut message = ClaimedMessage::new(lease, namespace, topic, payload);
+    message.key = row.try_get(column::KEY)?;
+    message.tenant_id = row.try_get(column::TENANT)?;
+    message.dedupe_key = row.try_get(column::DEDUPE_KEY)?;
+    message.headers = headers(row.try_get(column::HEADERS)?);
+    message.max_attempts = row.try_get(column::MAX_ATTEMPTS)?;
+    message.created_at_micros = created_at.0;
+    message.age = claimed_at.since(created_at);
+    Ok(((created_at.0, row.try_get(column::SEQ)?), message))
 }
 
 /// Headers are an object of strings; what a plain insert wrote otherwise is passed on as its JSON text.

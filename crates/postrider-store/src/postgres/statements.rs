@@ -164,8 +164,18 @@ impl StoreStatements {
     }
 }
 
-/// Pieces that several statements share, so that they cannot come to differ.
-const FRAGMENTS: [(&str, &str); 8] = [
+/// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
+const FRAGMENTS: [(&str, &str); 9] = [
+    // Leases the rows that a claim picked.
+    (
+        "{take}",
+        "update {table} as row
+set status = 'processing', attempts = attempts + 1, locked_by = $5::uuid,
+    locked_until = now() + $6::bigint * interval '1 microsecond', updated_at = now()
+from picked
+where row.ctid = picked.ctid and {few}
+returning {claimed}",
+    ),
     (
         "{fence}",
         "row.id = given.id and row.locked_by = given.worker and row.attempts = given.attempt and (row.status = 'processing') is true \
