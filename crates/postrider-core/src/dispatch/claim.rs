@@ -170,8 +170,9 @@ impl Claimer {
         }
         let taken = claimed.messages.len();
         self.shared.metrics.claimed(taken);
-        if taken > 0 {
-            self.typical_size = claimed.messages.iter().map(ClaimedMessage::size).sum::<usize>() / taken;
+        let size: usize = claimed.messages.iter().map(ClaimedMessage::size).sum();
+        if let Some(typical) = size.checked_div(taken) {
+            self.typical_size = typical;
             self.shared.hand.add(claimed.messages, asked, trusted_until(asked, self.shared.config.lease));
         }
         Ok(taken)
