@@ -321,9 +321,27 @@ pub struct Stats {
     pub oldest_due: Duration,
 }
 
+/// What a store's database can do beyond the promises that all stores keep. What is false here has a row in
+/// `docs/reference/stores.md` that says what takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A commit rings for sleeping dispatchers, from any process. Otherwise they poll, and a message waits for up to
+    /// a poll interval.
+    pub rings: bool,
+    /// Several transactions may write at the same time. Otherwise a producer waits until another one's transaction
+    /// has ended, and is refused with a retryable error if that takes too long.
+    pub parallel_writers: bool,
+    /// The database has a clock of its own, which decides on leases. Otherwise all processes must be on one machine,
+    /// and its clock does.
+    pub server_clock: bool,
+}
+
 /// A database with an outbox in it.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// What its database can do.
+    fn capabilities(&self) -> Capabilities;
+
     /// Takes eligible rows under a lease.
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError>;
 

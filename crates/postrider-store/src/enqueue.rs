@@ -4,7 +4,12 @@
 //! implement [`CallerTransaction`], so a message cannot be written apart from the change it tells of. Input is
 //! checked before SQL, and a duplicate never aborts the transaction.
 
+pub(crate) mod rounds;
+#[cfg(feature = "sea-orm")]
+pub(crate) mod sea_orm;
+
 use std::future::Future;
+use std::sync::Arc;
 
 use postrider_core::message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
 
@@ -17,8 +22,24 @@ pub struct Outbox {
     limits: Limits,
     #[cfg(feature = "postgres")]
     pub(crate) behind_pooler: bool,
+    pub(crate) statements: Arc<Statements>,
+}
+
+/// What a producer runs, for each database.
+#[derive(Debug)]
+pub(crate) struct Statements {
     #[cfg(feature = "postgres")]
-    pub(crate) statements: std::sync::Arc<crate::postgres::statements::EnqueueStatements>,
+    pub postgres: crate::postgres::statements::EnqueueStatements,
+}
+
+impl Statements {
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    fn render(names: &Names) -> Self {
+        Self {
+            #[cfg(feature = "postgres")]
+            postgres: crate::postgres::statements::EnqueueStatements::render(names),
+        }
+    }
 }
 
 impl Default for Outbox {
@@ -31,8 +52,7 @@ impl Outbox {
     /// An outbox with these names and the default limits.
     pub fn new(names: Names) -> Self {
         Self {
-            #[cfg(feature = "postgres")]
-            statements: crate::postgres::statements::EnqueueStatements::render(&names).into(),
+            statements: Statements::render(&names).into(),
             #[cfg(feature = "postgres")]
             behind_pooler: false,
             limits: Limits::default(),

@@ -1,15 +1,33 @@
-//! Postrider's stores: the outbox table on PostgreSQL, and in memory for tests.
+//! Postrider's stores: the outbox table on PostgreSQL, MySQL and SQLite, and in memory for tests.
 //!
 //! Each store has the same files: `enqueue` (the producer's side, in the caller's own transaction), `store`
 //! (the relay's verbs), `doorbell` (waking up). What differs between databases is SQL text, one statement per
 //! file under `sql/<dialect>/`, rendered once from validated names in [`names`] and `statements`.
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod claimed;
+#[cfg_attr(not(feature = "memory"), allow(dead_code))]
+mod clock;
 pub mod enqueue;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod lines;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod migration;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "memory"))]
+const LANES_PER_CLAIM: usize = 64;
 
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
 #[cfg(feature = "memory")]

@@ -13,25 +13,26 @@ const LONGEST_PREFIX_SUFFIX: &str = "migrations";
 /// Where an outbox lives in its database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Names {
-    schema: String,
+    schema: Option<String>,
     prefix: String,
     table: String,
 }
 
 impl Default for Names {
-    /// `public.outbox_messages`, with functions and the migrations table beginning with `postrider_`.
+    /// `outbox_messages`, with functions and the migrations table beginning with `postrider_`: on PostgreSQL in the
+    /// schema `public`, on MySQL in the connection's database.
     fn default() -> Self {
-        Self { schema: "public".into(), prefix: "postrider_".into(), table: "outbox_messages".into() }
+        Self { schema: None, prefix: "postrider_".into(), table: "outbox_messages".into() }
     }
 }
 
 impl Names {
-    /// Checks the three names. Two outboxes in one schema need different prefixes and tables.
+    /// Checks the three names. On MySQL a schema is another name for a database; SQLite has none. Two outboxes in one schema need different prefixes and tables.
     pub fn new(schema: &str, prefix: &str, table: &str) -> Result<Self, InvalidName> {
         check("schema", schema, "")?;
         check("prefix", prefix, LONGEST_PREFIX_SUFFIX)?;
         check("table", table, LONGEST_TABLE_SUFFIX)?;
-        Ok(Self { schema: schema.into(), prefix: prefix.into(), table: table.into() })
+        Ok(Self { schema: Some(schema.into()), prefix: prefix.into(), table: table.into() })
     }
 
     /// The default names in another schema.
@@ -40,9 +41,14 @@ impl Names {
         Self::new(schema, &default.prefix, &default.table)
     }
 
-    /// The schema.
-    pub fn schema(&self) -> &str {
-        &self.schema
+    /// The default schema, with another prefix and table.
+    pub fn unqualified(prefix: &str, table: &str) -> Result<Self, InvalidName> {
+        Ok(Self { schema: None, ..Self::new("public", prefix, table)? })
+    }
+
+    /// The schema, if one was given.
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
     }
 
     /// What functions and the migrations table begin with.

@@ -43,8 +43,6 @@ async fn pooled(database: &Database) -> PgPool {
 impl<const POOLED: bool> Harness for OnPostgres<POOLED> {
     type Transaction = Transaction<'static, Postgres>;
 
-    const RINGS: bool = !POOLED;
-
     async fn fresh() -> Self {
         let server = testkit::Postgres::shared().await.expect("the server starts");
         let database = server.create_database().await.expect("the database is created");

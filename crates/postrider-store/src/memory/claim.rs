@@ -8,11 +8,9 @@ use postrider_core::state::{Event, State, transition};
 use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane, Scope};
 use uuid::Uuid;
 
-use super::clock::{between, micros};
 use super::table::{StoredMessage, Table};
-
-/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
-const LANES_PER_CLAIM: usize = 64;
+use crate::LANES_PER_CLAIM;
+use crate::clock::{between, micros};
 
 impl Table {
     pub fn claim(&mut self, request: &ClaimRequest, now: i64) -> Claimed {

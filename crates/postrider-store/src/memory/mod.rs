@@ -32,7 +32,6 @@
 
 mod assert;
 mod claim;
-pub mod clock;
 mod doorbell;
 mod enqueue;
 mod retain;
@@ -40,7 +39,7 @@ mod settle;
 mod store;
 mod table;
 
-pub use clock::{Clock, ManualClock, TokioClock};
+pub use crate::clock::{Clock, ManualClock, TokioClock};
 pub use enqueue::MemoryTransaction;
 pub use store::MemoryStore;
 pub use table::StoredMessage;

@@ -6,8 +6,8 @@ use postrider_core::state::{Event, State, transition};
 use postrider_core::store::{Finished, Purge, Replay, Scope, Stats, Swept};
 use uuid::Uuid;
 
-use super::clock::{between, micros};
 use super::table::{StoredMessage, Table};
+use crate::clock::{between, micros};
 
 impl Table {
     pub fn sweep(&mut self, scope: &Scope, max_attempts: i32, limit: u32, now: i64) -> Swept {

@@ -6,8 +6,8 @@ use postrider_core::lease::Lease;
 use postrider_core::state::{Event, State, transition};
 use postrider_core::store::{Bury, Delivered, Nack, Release, Settled};
 
-use super::clock::micros;
 use super::table::{StoredMessage, Table};
+use crate::clock::micros;
 
 impl Table {
     pub fn extend(&mut self, lease: &Lease, duration: Duration, now: i64) -> Option<Lease> {

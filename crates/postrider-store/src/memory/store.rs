@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store, StoreError,
-    Swept,
+    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store,
+    StoreError, Swept,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::clock::{Clock, TokioClock};
 use super::doorbell::Bells;
 use super::table::{StoredMessage, Table};
+use crate::clock::{Clock, TokioClock};
 use crate::enqueue::Outbox;
 
 /// An outbox in memory, as a relay and a test see it. Clones are the same outbox.
@@ -95,6 +95,10 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { rings: true, parallel_writers: true, server_clock: false }
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         Ok(self.with_table(|table, now| table.claim(request, now)))
     }

@@ -1,12 +1,12 @@
 //! Reading claimed rows.
 
-use postrider_core::lease::Lease;
-use postrider_core::store::{ClaimedMessage, Headers, Lane, Payload};
+use postrider_core::store::{ClaimedMessage, Lane, Payload};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::types::{Micros, address};
+use crate::claimed::{ClaimedRow, messages};
 
 /// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
 /// each row.
@@ -30,50 +30,35 @@ mod column {
     pub const LANE: usize = 15;
 }
 
-/// The messages of a claim in the order they were enqueued; `update … returning` has no order of its own.
+/// The messages of a claim.
 pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
-    let mut messages = Vec::with_capacity(rows.len());
-    for row in rows {
-        // A fair claim that found nothing due answers with a row all the same, for the lane.
-        if let Some(id) = row.try_get(column::ID)? {
-            messages.push(message(row, id, worker)?);
-        }
-    }
-    messages.sort_unstable_by_key(|(order, _)| *order);
-    Ok(messages.into_iter().map(|(_, message)| message).collect())
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    // A fair claim that found nothing due answers with a row all the same, for the lane.
+    let Some(claimed_at) = first.try_get::<Option<Micros>, _>(column::CLAIMED_AT)? else { return Ok(Vec::new()) };
+    let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(messages(rows, worker, claimed_at.0))
 }
 
-/// A message, and when its row was written: time, then sequence.
-fn message(row: &PgRow, id: Uuid, worker: Uuid) -> Result<((i64, i64), ClaimedMessage), sqlx::Error> {
-    let attempts: i32 = row.try_get(column::ATTEMPTS)?;
+fn read(row: &PgRow) -> Result<ClaimedRow, sqlx::Error> {
     let created_at: Micros = row.try_get(column::CREATED_AT)?;
-    let claimed_at: Micros = row.try_get(column::CLAIMED_AT)?;
-    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
-        Some(bytes) => Payload::Bytes(bytes),
-        None => Payload::Json(row.try_get(column::PAYLOAD)?),
-    };
-    let lease = Lease { id, worker, attempt: attempts, address: address(row.try_get(column::ADDRESS)?) };
-    let (namespace, topic) = (row.try_get(column::NAMESPACE)?, row.try_get(column::TOPIC)?);
-    let mut message = ClaimedMessage::new(lease, namespace, topic, payload);
-    message.key = row.try_get(column::KEY)?;
-    message.tenant_id = row.try_get(column::TENANT)?;
-    message.dedupe_key = row.try_get(column::DEDUPE_KEY)?;
-    message.headers = headers(row.try_get(column::HEADERS)?);
-    message.max_attempts = row.try_get(column::MAX_ATTEMPTS)?;
-    message.created_at_micros = created_at.0;
-    message.age = claimed_at.since(created_at);
-    Ok(((created_at.0, row.try_get(column::SEQ)?), message))
-}
-
-/// Headers are an object of strings; what a plain insert wrote otherwise is passed on as its JSON text.
-fn headers(text: Option<&str>) -> Headers {
-    let Some(text) = text else { return Headers::new() };
-    let values: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-    let as_text = |value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    values.into_iter().map(|(name, value)| (name, as_text(value))).collect()
+    Ok(ClaimedRow {
+        id: row.try_get(column::ID)?,
+        namespace: row.try_get(column::NAMESPACE)?,
+        topic: row.try_get(column::TOPIC)?,
+        key: row.try_get(column::KEY)?,
+        tenant_id: row.try_get(column::TENANT)?,
+        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
+        payload: match row.try_get(column::PAYLOAD_BYTES)? {
+            Some(bytes) => Payload::Bytes(bytes),
+            None => Payload::Json(row.try_get(column::PAYLOAD)?),
+        },
+        headers: row.try_get(column::HEADERS)?,
+        attempts: row.try_get(column::ATTEMPTS)?,
+        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+        created_at: created_at.0,
+        seq: row.try_get(column::SEQ)?,
+        address: address(row.try_get(column::ADDRESS)?),
+    })
 }
 
 /// Where a fair claim stopped, unless it went round.

@@ -5,19 +5,12 @@
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 
-use postrider_core::store::{StoreError, StoreErrorKind};
+use postrider_core::store::StoreError;
 
 use super::error::for_relay;
-use super::statements::{bell, render};
+use super::statements::{bell, render, schema};
+use crate::migration::{Migration, refuse_newer};
 use crate::names::Names;
-
-/// One version of the schema.
-#[derive(Debug, Clone, Copy)]
-struct Migration {
-    version: i32,
-    name: &'static str,
-    template: &'static str,
-}
 
 const MIGRATIONS: [Migration; 2] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/postgres/migrations/0001_outbox.sql") },
@@ -60,7 +53,7 @@ async fn run_on(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32>
     lock(&mut transaction, names).await.map_err(failed)?;
     prepare(&mut transaction, names).await.map_err(failed)?;
     let applied = applied(&mut transaction, names).await.map_err(failed)?;
-    refuse_newer(&applied, names)?;
+    refuse_newer(&applied, LATEST, &format!("schema {:?}", schema(names)))?;
     let mut ran = Vec::new();
     for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
         apply(&mut transaction, names, migration).await.map_err(failed)?;
@@ -88,7 +81,7 @@ async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::
 async fn prepare(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
     let exists: bool = sqlx::query_scalar("select exists (select from pg_namespace where nspname = $1)")
         .persistent(false)
-        .bind(names.schema())
+        .bind(schema(names))
         .fetch_one(&mut *connection)
         .await?;
     let schema = if exists { "" } else { "create schema {schema};\n" };
@@ -103,21 +96,8 @@ async fn applied(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-fn refuse_newer(applied: &[i32], names: &Names) -> Result<(), StoreError> {
-    match applied.iter().max() {
-        Some(newest) if *newest > LATEST => Err(StoreError::new(
-            StoreErrorKind::Schema,
-            format!(
-                "schema {:?} is at version {newest}, this Postrider knows up to {LATEST}; run a newer Postrider's migrations instead",
-                names.schema()
-            ),
-        )),
-        _ => Ok(()),
-    }
-}
-
 async fn apply(connection: &mut PgConnection, names: &Names, migration: &Migration) -> Result<(), sqlx::Error> {
-    tracing::info!(version = migration.version, name = migration.name, schema = names.schema(), "migrating the outbox");
+    tracing::info!(version = migration.version, name = migration.name, schema = schema(names), "migrating the outbox");
     sqlx::raw_sql(AssertSqlSafe(render(names, migration.template, &[]))).execute(&mut *connection).await?;
     let record = render(names, "insert into {migrations} (version, name) values ($1, $2)", &[]);
     sqlx::query(AssertSqlSafe(record))

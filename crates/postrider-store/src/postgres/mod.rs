@@ -4,7 +4,6 @@ mod claimed;
 mod doorbell;
 pub mod enqueue;
 mod error;
-mod lines;
 pub mod migrate;
 mod run;
 pub mod statements;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use postrider_core::store::StoreError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{Arguments, AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
 
 use super::error::{for_relay, is_conflict, is_from_healthy_server, sqlstate};
-use super::lines::Lines;
-use super::statements::Sql;
+use crate::lines::Lines;
+use crate::sql::Sql;
 
 /// How often a statement is tried when the database chose it as the victim of a deadlock.
 const TRIES: u64 = 5;
@@ -21,7 +21,7 @@ pub(super) struct Runner {
     /// A pooler in transaction mode may give each statement to another server, even between its preparation and
     /// its execution. An explicit transaction keeps them together.
     pub behind_pooler: bool,
-    lines: Lines,
+    lines: Lines<Postgres>,
 }
 
 impl Runner {

@@ -11,24 +11,23 @@
 //! For the same reason the fence says `(status = 'processing') is true`: said plainly, the planner would rather
 //! walk the index of leases, which it believes to be empty, once per row.
 
-use std::sync::Arc;
-
 use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
+use crate::LANES_PER_CLAIM;
 use crate::names::Names;
-
-/// Rendered SQL text, cheap to hand to a driver.
-pub type Sql = Arc<str>;
+use crate::sql::{Sql, fill};
 
 /// The channel that rings; the payload says for which table.
 pub const CHANNEL: &str = "postrider";
 
-/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
-const LANES_PER_CLAIM: &str = "64";
+/// The schema where nothing else is said.
+pub(super) fn schema(names: &Names) -> &str {
+    names.schema().unwrap_or("public")
+}
 
 /// The name that the doorbell's locks and rings go by.
 pub fn bell(names: &Names) -> String {
-    format!("postrider:{}.{}", names.schema(), names.table())
+    format!("postrider:{}.{}", schema(names), names.table())
 }
 
 /// What a producer runs.
@@ -213,13 +212,8 @@ returning {claimed}",
 
 /// Puts names and fragments into a template, and leaves its header comment out.
 pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
-    let body = template.lines().skip_while(|line| line.starts_with("--"));
-    let mut sql = body.collect::<Vec<_>>().join("\n");
-    for (placeholder, fragment) in own.iter().chain(&FRAGMENTS) {
-        sql = sql.replace(placeholder, fragment);
-    }
-    let (schema, prefix, name) = (names.schema(), names.prefix(), names.table());
-    for (placeholder, value) in [
+    let (schema, prefix, name) = (schema(names), names.prefix(), names.table());
+    let values = [
         ("{table}", format!("\"{schema}\".\"{name}\"")),
         ("{schema}", format!("\"{schema}\"")),
         ("{uuid_v7}", format!("\"{schema}\".\"{prefix}uuid_v7\"")),
@@ -231,9 +225,8 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{channel}", CHANNEL.to_owned()),
         ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
-        ("{lanes_per_claim}", LANES_PER_CLAIM.to_owned()),
-    ] {
-        sql = sql.replace(placeholder, &value);
-    }
-    sql
+        ("{lanes_per_claim}", LANES_PER_CLAIM.to_string()),
+    ];
+    let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));
+    fill(template, own.iter().copied().chain(FRAGMENTS).chain(values))
 }

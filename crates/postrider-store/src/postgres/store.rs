@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::store::{
-    Bury, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Replay, Scope, Settled, Stats,
-    Store, StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Replay, Scope,
+    Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments, Encode, PgPool, Postgres, Row, Type};
@@ -20,10 +20,12 @@ use super::doorbell::PgDoorbell;
 use super::error::for_relay;
 use super::migrate;
 use super::run::Runner;
-use super::statements::{LeaseStatement, Sql, StoreStatements, bell};
-use super::types::{Micros, address, address_text, micros};
+use super::statements::{LeaseStatement, StoreStatements, bell};
+use super::types::{Micros, address, address_text};
+use crate::clock::micros;
 use crate::enqueue::Outbox;
 use crate::names::Names;
+use crate::sql::Sql;
 
 /// An outbox in a PostgreSQL database, as a relay sees it. Cheap to clone.
 ///
@@ -168,6 +170,10 @@ fn answers(leases: &[Lease], rows: &[PgRow]) -> Result<Vec<Settled>, StoreError>
 
 #[async_trait]
 impl Store for PostgresStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { rings: !self.runner.behind_pooler, parallel_writers: true, server_clock: true }
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         let sql = match &request.order {
             ClaimOrder::Due => &self.statements.claim,

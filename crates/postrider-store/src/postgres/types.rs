@@ -8,6 +8,8 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 
+use crate::clock::between;
+
 const TIMESTAMPTZ: Oid = Oid(1184);
 /// From 1970, where our times begin, to 2000, where PostgreSQL's do.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800_000_000;
@@ -34,7 +36,7 @@ pub(super) struct Micros(pub i64);
 impl Micros {
     /// The time from `earlier` to this; zero if it is the other way round.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+        between(earlier.0, self.0)
     }
 }
 
@@ -49,14 +51,6 @@ impl<'r> Decode<'r, Postgres> for Micros {
         let since_2000 = i64::from_be_bytes(value.as_bytes()?.try_into()?);
         Ok(Self(since_2000.saturating_add(EPOCH_OFFSET_MICROS)))
     }
-}
-
-/// A century: longer delays and leases mean nothing, and would overflow a time on the server.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-/// A duration as a `bigint` of microseconds.
-pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -128,7 +128,16 @@ pub async fn r03_a_key_is_free_again_when_its_first_producer_rolls_back(h: impl 
 pub async fn r03_producers_that_wait_for_each_other_get_a_retryable_error(h: impl Harness) {
     let (mut first, mut second) = (h.begin().await, h.begin().await);
     h.write(&mut first, vec![message().dedupe_key("a")]).await.expect("valid");
-    h.write(&mut second, vec![message().dedupe_key("b")]).await.expect("valid");
+    let other = h.write(&mut second, vec![message().dedupe_key("b")]).await;
+    if !h.store().capabilities().parallel_writers {
+        // They cannot wait for each other: the second waits for the end of the first, and not for ever.
+        assert!(other.is_err_and(|error| error.is_retryable()), "the first transaction is still open");
+        h.roll_back(second).await;
+        h.commit(first).await;
+        assert_eq!(h.rows().await.len(), 1);
+        return;
+    }
+    other.expect("valid");
     let answers: [_; 2] = tokio::join!(
         h.write(&mut first, vec![message().dedupe_key("b")]),
         h.write(&mut second, vec![message().dedupe_key("a")]),

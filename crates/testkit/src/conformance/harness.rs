@@ -32,9 +32,6 @@ pub trait Harness: Sized {
     /// A producer's open transaction.
     type Transaction;
 
-    /// Whether the store can ring; false where it must be polled, behind a transaction pooler say.
-    const RINGS: bool = true;
-
     /// An empty outbox.
     async fn fresh() -> Self;
 

@@ -15,10 +15,10 @@ use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, Trans
 use postrider_core::message::{Enqueued, NewRow};
 use uuid::Uuid;
 
-use super::{Columns, Driver, Keys, insert_rows};
+use super::{Columns, Driver, Keys, insert};
 use crate::enqueue::{CallerTransaction, EnqueueError, Outbox};
 use crate::postgres::error::for_producer;
-use crate::postgres::statements::Sql;
+use crate::sql::Sql;
 
 /// A diesel-async connection that is known to have a transaction open.
 pub struct DieselTransaction<'a>(&'a mut AsyncPgConnection);
@@ -37,8 +37,8 @@ impl<'a> DieselTransaction<'a> {
 }
 
 impl CallerTransaction for DieselTransaction<'_> {
-    async fn insert(mut self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
-        insert_rows(&mut self, &outbox.statements, &rows).await
+    async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
+        insert(self, outbox, &rows).await
     }
 }
 

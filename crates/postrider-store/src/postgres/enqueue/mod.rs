@@ -1,6 +1,6 @@
 //! Writing rows in a caller's PostgreSQL transaction, whatever driver opened it.
 //!
-//! A driver says how to run three statements; `insert_rows` is the rule they share. The statement inserts and
+//! A driver says how to run three statements; the rest they share. The statement inserts and
 //! skips a dedupe key that is there already. On a conflict with a transaction that is still open, PostgreSQL
 //! waits for it to end: if it rolls back our row goes in, if it commits ours is skipped and a second statement,
 //! with a newer snapshot, finds the winner's id. Nothing of this aborts the caller's transaction. Under
@@ -9,23 +9,20 @@
 #[cfg(feature = "diesel-async")]
 mod diesel;
 #[cfg(feature = "sea-orm")]
-mod sea_orm;
+pub(crate) mod sea_orm;
 mod sqlx;
 #[cfg(feature = "tokio-postgres")]
 mod tokio_postgres;
-
-use std::collections::{HashMap, HashSet};
 
 use postrider_core::message::{Enqueued, NewRow};
 use uuid::Uuid;
 
 #[cfg(feature = "diesel-async")]
 pub use self::diesel::DieselTransaction;
-use super::statements::{EnqueueStatements, InsertStatement, Sql};
-use crate::enqueue::EnqueueError;
-
-/// A row with the same dedupe key can be deleted between the insert and the look; a few rounds settle that.
-const ROUNDS: usize = 3;
+use super::statements::{EnqueueStatements, InsertStatement};
+use crate::enqueue::rounds::{Writer, insert_rows};
+use crate::enqueue::{EnqueueError, Outbox};
+use crate::sql::Sql;
 
 /// How a driver runs the producer's statements.
 trait Driver: Send {
@@ -105,45 +102,31 @@ impl<'a> Keys<'a> {
     }
 }
 
-async fn insert_rows(
-    driver: &mut impl Driver,
-    statements: &EnqueueStatements,
-    rows: &[NewRow],
-) -> Result<Vec<Enqueued>, EnqueueError> {
-    let mut answers: HashMap<Uuid, Enqueued> = HashMap::with_capacity(rows.len());
-    let mut open: Vec<&NewRow> = rows.iter().collect();
-    for _ in 0..ROUNDS {
-        for id in write(driver, statements, &open).await? {
-            answers.insert(id, Enqueued::New(id));
-        }
-        open.retain(|row| !answers.contains_key(&row.id));
-        if open.is_empty() {
-            break;
-        }
-        for (position, id) in driver.find(&statements.enqueue_find, Keys::of(&open)).await? {
-            let row = usize::try_from(position - 1).ok().and_then(|at| open.get(at));
-            answers.extend(row.map(|row| (row.id, Enqueued::Already(id))));
-        }
-        open.retain(|row| !answers.contains_key(&row.id));
-        if open.is_empty() {
-            break;
-        }
-    }
-    rows.iter().map(|row| answers.get(&row.id).copied().ok_or(EnqueueError::KeyContended)).collect()
+/// Writes through a driver.
+struct Arrays<'a, D> {
+    driver: D,
+    statements: &'a EnqueueStatements,
 }
 
-async fn write<'a>(
-    driver: &mut impl Driver,
-    statements: &'a EnqueueStatements,
-    rows: &[&NewRow],
-) -> Result<HashSet<Uuid>, EnqueueError> {
-    let has_keys = rows.iter().any(|row| row.dedupe_key.is_some());
-    let sql = |insert: &'a InsertStatement| if has_keys { &insert.deduplicating } else { &insert.plain };
-    match rows {
-        [row] => {
-            let written = driver.insert_one(sql(&statements.enqueue_one), row).await?;
-            Ok(written.then_some(row.id).into_iter().collect())
+async fn insert(driver: impl Driver, outbox: &Outbox, rows: &[NewRow]) -> Result<Vec<Enqueued>, EnqueueError> {
+    insert_rows(&mut Arrays { driver, statements: &outbox.statements.postgres }, rows).await
+}
+
+impl<'a, D: Driver> Writer for Arrays<'a, D> {
+    async fn write(&mut self, rows: &[&NewRow]) -> Result<Vec<Uuid>, EnqueueError> {
+        let has_keys = rows.iter().any(|row| row.dedupe_key.is_some());
+        let sql = |insert: &'a InsertStatement| if has_keys { &insert.deduplicating } else { &insert.plain };
+        match rows {
+            [row] => {
+                let written = self.driver.insert_one(sql(&self.statements.enqueue_one), row).await?;
+                Ok(written.then_some(row.id).into_iter().collect())
+            }
+            rows => self.driver.insert_many(sql(&self.statements.enqueue_many), Columns::of(rows)).await,
         }
-        rows => Ok(driver.insert_many(sql(&statements.enqueue_many), Columns::of(rows)).await?.into_iter().collect()),
+    }
+
+    async fn find(&mut self, rows: &[&NewRow]) -> Result<Vec<(usize, Uuid)>, EnqueueError> {
+        let found = self.driver.find(&self.statements.enqueue_find, Keys::of(rows)).await?;
+        Ok(found.into_iter().filter_map(|(position, id)| Some((usize::try_from(position - 1).ok()?, id))).collect())
     }
 }

@@ -4,24 +4,22 @@
 //! form of an array, which the statement's own casts turn into the right type.
 
 use postrider_core::message::{Enqueued, NewRow};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, RuntimeErr, Statement, Value};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value};
 use uuid::Uuid;
 
-use super::{Columns, Driver, Keys, insert_rows};
-use crate::enqueue::{CallerTransaction, EnqueueError, Outbox};
+use super::{Columns, Driver, Keys};
+use crate::enqueue::sea_orm::sqlx_error;
+use crate::enqueue::{EnqueueError, Outbox};
 use crate::postgres::error::{for_producer, sqlstate};
-use crate::postgres::statements::Sql;
+use crate::sql::Sql;
 
-impl CallerTransaction for &DatabaseTransaction {
-    async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
-        match self.get_database_backend() {
-            DbBackend::Postgres => insert_rows(&mut SeaOrm(self), &outbox.statements, &rows).await,
-            other => Err(EnqueueError::Database(
-                format!("this outbox is on PostgreSQL, the SeaORM transaction is on {other:?}; pass one on PostgreSQL")
-                    .into(),
-            )),
-        }
-    }
+/// Writes rows in a transaction on PostgreSQL.
+pub(crate) async fn insert(
+    transaction: &DatabaseTransaction,
+    outbox: &Outbox,
+    rows: &[NewRow],
+) -> Result<Vec<Enqueued>, EnqueueError> {
+    super::insert(SeaOrm(transaction), outbox, rows).await
 }
 
 struct SeaOrm<'a>(&'a DatabaseTransaction);
@@ -111,12 +109,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn failed(error: DbErr) -> EnqueueError {
-    let state = match &error {
-        DbErr::Conn(RuntimeErr::SqlxError(source))
-        | DbErr::Exec(RuntimeErr::SqlxError(source))
-        | DbErr::Query(RuntimeErr::SqlxError(source)) => sqlstate(source),
-        _ => None,
-    };
+    let state = sqlx_error(&error).and_then(sqlstate);
     for_producer(state.as_deref(), error)
 }
 

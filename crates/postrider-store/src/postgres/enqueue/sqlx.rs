@@ -4,15 +4,15 @@ use postrider_core::message::{Enqueued, NewRow};
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
-use super::{Columns, Driver, Keys, insert_rows};
+use super::{Columns, Driver, Keys, insert};
 use crate::enqueue::{CallerTransaction, EnqueueError, Outbox};
 use crate::postgres::error::{for_producer, sqlstate};
-use crate::postgres::statements::Sql;
+use crate::sql::Sql;
 
 impl CallerTransaction for &mut Transaction<'_, Postgres> {
     async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
-        let mut driver = Sqlx { connection: self, persistent: !outbox.behind_pooler };
-        insert_rows(&mut driver, &outbox.statements, &rows).await
+        let driver = Sqlx { connection: self, persistent: !outbox.behind_pooler };
+        insert(driver, outbox, &rows).await
     }
 }
 

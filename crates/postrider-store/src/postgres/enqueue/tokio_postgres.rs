@@ -9,14 +9,14 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Transaction};
 use uuid::Uuid;
 
-use super::{Columns, Driver, Keys, insert_rows};
+use super::{Columns, Driver, Keys, insert};
 use crate::enqueue::{CallerTransaction, EnqueueError, Outbox};
 use crate::postgres::error::for_producer;
-use crate::postgres::statements::Sql;
+use crate::sql::Sql;
 
 impl CallerTransaction for &Transaction<'_> {
     async fn insert(self, outbox: &Outbox, rows: Vec<NewRow>) -> Result<Vec<Enqueued>, EnqueueError> {
-        insert_rows(&mut TokioPostgres(self), &outbox.statements, &rows).await
+        insert(TokioPostgres(self), outbox, &rows).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! What time it is for a store in memory.
+//! What time it is for a store whose database has no clock of its own, and durations as the stores write them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -63,12 +63,15 @@ fn since_1970(time: SystemTime) -> i64 {
     micros(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// A duration in microseconds.
-pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+/// A century: longer delays and leases mean nothing, and would overflow a time on the server.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A duration in microseconds, as the stores write it.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The time from `earlier` to `later`; zero if it is the other way round.
-pub(super) fn between(earlier: i64, later: i64) -> Duration {
+pub(crate) fn between(earlier: i64, later: i64) -> Duration {
     Duration::from_micros(u64::try_from(later.saturating_sub(earlier)).unwrap_or(0))
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, PgPool, Postgres};
+use sqlx::{Database, Pool};
 
 /// The most connections that are kept: a dispatcher claims, settles, renews and maintains at the same time.
 const MOST_KEPT: usize = 4;
@@ -18,46 +18,53 @@ const MOST_KEPT: usize = 4;
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Connections between two statements.
-#[derive(Debug, Default)]
-struct Idle(Mutex<Vec<Kept>>);
+#[derive(Debug)]
+struct Idle<DB: Database>(Mutex<Vec<Kept<DB>>>);
 
-type Kept = (Instant, PoolConnection<Postgres>);
+type Kept<DB> = (Instant, PoolConnection<DB>);
 
-impl Idle {
-    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+impl<DB: Database> Idle<DB> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Kept<DB>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Idle {
+impl<DB: Database> Drop for Idle<DB> {
     fn drop(&mut self) {
         // A connection can be returned to its pool within the runtime only, and a store may outlive that.
         self.lock().drain(..).for_each(|(_, connection)| drop(connection.detach()));
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Lines {
-    pool: PgPool,
+#[derive(Debug)]
+pub(crate) struct Lines<DB: Database> {
+    pool: Pool<DB>,
     /// Less than half of the pool, so that whoever shares it is not starved.
     kept: usize,
-    idle: Arc<Idle>,
+    idle: Arc<Idle<DB>>,
     watched: Arc<OnceLock<()>>,
 }
 
 /// A connection in use. Dropping it without [`keep`](Self::keep) tears it down.
-pub(super) struct Line {
-    connection: Option<Kept>,
-    lines: Lines,
+pub(crate) struct Line<DB: Database> {
+    connection: Option<Kept<DB>>,
+    lines: Lines<DB>,
 }
 
-impl Lines {
-    pub fn new(pool: PgPool) -> Self {
+impl<DB: Database> Clone for Lines<DB> {
+    fn clone(&self) -> Self {
+        let (pool, idle, watched) = (self.pool.clone(), self.idle.clone(), self.watched.clone());
+        Self { pool, kept: self.kept, idle, watched }
+    }
+}
+
+impl<DB: Database> Lines<DB> {
+    pub fn new(pool: Pool<DB>) -> Self {
         let kept = (pool.options().get_max_connections() as usize).saturating_sub(1) / 2;
-        Self { kept: kept.min(MOST_KEPT), pool, idle: Arc::default(), watched: Arc::default() }
+        Self { kept: kept.min(MOST_KEPT), pool, idle: Arc::new(Idle(Mutex::default())), watched: Arc::default() }
     }
 
-    pub async fn take(&self) -> Result<Line, sqlx::Error> {
+    pub async fn take(&self) -> Result<Line<DB>, sqlx::Error> {
         self.watched.get_or_init(|| self.give_up_when_closed());
         let kept = self.idle.lock().pop();
         let connection = match kept {
@@ -79,7 +86,7 @@ impl Lines {
     }
 }
 
-impl Line {
+impl<DB: Database> Line<DB> {
     /// Keeps the connection for the next statement.
     pub fn keep(mut self) {
         let Some((since, connection)) = self.connection.take() else { return };
@@ -90,21 +97,21 @@ impl Line {
     }
 }
 
-impl Deref for Line {
-    type Target = PgConnection;
+impl<DB: Database> Deref for Line<DB> {
+    type Target = DB::Connection;
 
-    fn deref(&self) -> &PgConnection {
+    fn deref(&self) -> &DB::Connection {
         &self.connection.as_ref().expect("a line has its connection until it is kept or dropped").1
     }
 }
 
-impl DerefMut for Line {
-    fn deref_mut(&mut self) -> &mut PgConnection {
+impl<DB: Database> DerefMut for Line<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
         &mut self.connection.as_mut().expect("a line has its connection until it is kept or dropped").1
     }
 }
 
-impl Drop for Line {
+impl<DB: Database> Drop for Line<DB> {
     fn drop(&mut self) {
         // Detached from the pool it is simply closed; returned, the pool would wait for an answer that may never come.
         if let Some((_, connection)) = self.connection.take() {

@@ -1,0 +1,56 @@
+//! What a claim answers, the same for every database.
+
+use postrider_core::lease::{Lease, RowAddress};
+use postrider_core::store::{ClaimedMessage, Headers, Payload};
+use uuid::Uuid;
+
+use crate::clock::between;
+
+/// The columns of a claimed row, as the database answered them. Times are microseconds since 1970.
+#[derive(Debug)]
+pub(crate) struct ClaimedRow {
+    pub id: Uuid,
+    pub namespace: String,
+    pub topic: String,
+    pub key: Option<String>,
+    pub tenant_id: Option<Uuid>,
+    pub dedupe_key: Option<String>,
+    pub payload: Payload,
+    /// JSON text; nothing if there are none.
+    pub headers: Option<String>,
+    /// This claim included.
+    pub attempts: i32,
+    pub max_attempts: Option<i32>,
+    pub created_at: i64,
+    pub seq: i64,
+    pub address: RowAddress,
+}
+
+/// The messages of a claim in the order they were enqueued, which `returning` does not keep.
+pub(crate) fn messages(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64) -> Vec<ClaimedMessage> {
+    rows.sort_unstable_by_key(|row| (row.created_at, row.seq));
+    rows.into_iter().map(|row| message(row, worker, claimed_at)).collect()
+}
+
+fn message(row: ClaimedRow, worker: Uuid, claimed_at: i64) -> ClaimedMessage {
+    let lease = Lease { id: row.id, worker, attempt: row.attempts, address: row.address };
+    let mut message = ClaimedMessage::new(lease, row.namespace, row.topic, row.payload);
+    message.key = row.key;
+    message.tenant_id = row.tenant_id;
+    message.dedupe_key = row.dedupe_key;
+    message.headers = row.headers.as_deref().map(headers).unwrap_or_default();
+    message.max_attempts = row.max_attempts;
+    message.created_at_micros = row.created_at;
+    message.age = between(row.created_at, claimed_at);
+    message
+}
+
+/// Headers are an object of strings; what a plain insert wrote otherwise is passed on as its JSON text.
+fn headers(text: &str) -> Headers {
+    let values: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
+    let as_text = |value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    values.into_iter().map(|(name, value)| (name, as_text(value))).collect()
+}

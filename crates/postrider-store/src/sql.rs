@@ -1,0 +1,67 @@
+//! Putting SQL text together, once, from templates and validated names.
+
+use std::sync::Arc;
+
+/// Rendered SQL text, cheap to hand to a driver.
+pub type Sql = Arc<str>;
+
+/// Fills a template's placeholders in the order given, so that a fragment may hold those after it, and leaves its
+/// header comment out.
+pub(crate) fn fill<'a>(template: &str, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let body = template.lines().skip_while(|line| line.starts_with("--"));
+    let mut sql = body.collect::<Vec<_>>().join("\n");
+    for (placeholder, value) in values {
+        sql = sql.replace(placeholder, value);
+    }
+    sql
+}
+
+/// A statement about a list of items, for lists of 1, 2, 4 and so on, because databases without array parameters need
+/// one placeholder per item. A list of any length is worked off in a few statements that stay prepared.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+#[derive(Debug)]
+pub struct Portioned(Vec<Sql>);
+
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+impl Portioned {
+    /// Renders a template for portions of up to `largest` items (a power of two); `{items}` becomes the item's text
+    /// as often as needed, with commas between.
+    pub(crate) fn render(template: &str, item: &str, largest: usize) -> Self {
+        let sizes = (0..).map(|power| 1_usize << power).take_while(|size| *size <= largest);
+        let of_size = |size: usize| Sql::from(template.replace("{items}", &vec![item; size].join(", ")));
+        Self(sizes.map(of_size).collect())
+    }
+
+    /// Splits a list into portions, the largest first, each with its statement.
+    pub(crate) fn split<'a, T>(&'a self, mut items: &'a [T]) -> impl Iterator<Item = (&'a Sql, &'a [T])> {
+        std::iter::from_fn(move || {
+            let power = items.len().checked_ilog2()? as usize;
+            let power = power.min(self.0.len() - 1);
+            let (portion, rest) = items.split_at(1 << power);
+            items = rest;
+            Some((&self.0[power], portion))
+        })
+    }
+
+    /// Every text, the one for a single item first, so that a test can prepare them all.
+    pub fn texts(&self) -> &[Sql] {
+        &self.0
+    }
+}
+
+#[cfg(all(test, any(feature = "mysql", feature = "sqlite")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_worked_off_in_order_and_in_few_portions() {
+        let statement = Portioned::render("select {items}", "?", 8);
+        let items: Vec<usize> = (0..29).collect();
+        let portions: Vec<_> = statement.split(&items).collect();
+        assert_eq!(portions.iter().map(|(_, items)| items.len()).collect::<Vec<_>>(), [8, 8, 8, 4, 1]);
+        assert_eq!(portions.iter().flat_map(|(_, items)| items.iter().copied()).collect::<Vec<_>>(), items);
+        assert_eq!(&**portions[4].0, "select ?");
+        assert_eq!(&**portions[3].0, "select ?, ?, ?, ?");
+        assert_eq!(statement.split(&[0; 0]).count(), 0);
+    }
+}

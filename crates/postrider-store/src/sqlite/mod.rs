@@ -1,0 +1,1 @@
+//! The outbox on SQLite 3.35 and newer.
