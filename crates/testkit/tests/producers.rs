@@ -7,12 +7,8 @@ mod producers {
     mod commit_unknown;
     mod dedupe;
     mod diesel;
-    mod exact_json;
-    mod fidelity;
     mod fixture;
-    mod given;
     mod injection;
-    mod inputs;
     mod languages;
     mod ledger;
     mod migrations;

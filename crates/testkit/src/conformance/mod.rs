@@ -9,9 +9,16 @@
 pub mod claim;
 #[allow(missing_docs)] // the names are the promises
 pub mod enqueue;
+mod exact_json;
 #[allow(missing_docs)] // the names are the promises
 pub mod fence;
+#[allow(missing_docs)] // the names are the promises
+pub mod fidelity;
+pub mod given;
 mod harness;
+pub mod inputs;
+#[allow(missing_docs)] // the names are the promises
+pub mod load;
 #[allow(missing_docs)] // the names are the promises
 pub mod order;
 #[allow(missing_docs)] // the names are the promises
@@ -59,6 +66,17 @@ macro_rules! conformance {
             r07_absent_fields_stay_absent
             r07_bytes_arrive_byte_for_byte_with_their_content_type
             r07_json_is_the_same_value_and_the_same_bytes_on_every_attempt
+        }
+        $crate::conformance_tests! { $harness, load,
+            r01_what_many_producers_committed_is_there_and_nothing_else
+            r03_of_many_producers_with_one_key_one_wins_and_no_transaction_fails
+            r06_extremes_are_taken_and_arrive
+            r06_whatever_is_refused_leaves_the_transaction_usable
+        }
+        $crate::conformance_tests! { $harness, fidelity,
+            r07_any_bytes_arrive_byte_for_byte_on_every_attempt
+            r07_any_json_arrives_as_the_same_value_with_exact_numbers
+            r07_the_values_that_bit_others_arrive_unchanged
         }
         $crate::conformance_tests! { $harness, claim,
             s0_57_claim_sets_state_attempt_owner_and_lease
@@ -247,6 +265,8 @@ mod tests {
         let modules = [
             include_str!("enqueue.rs"),
             include_str!("claim.rs"),
+            include_str!("fidelity.rs"),
+            include_str!("load.rs"),
             include_str!("order.rs"),
             include_str!("suspects.rs"),
             include_str!("settle.rs"),

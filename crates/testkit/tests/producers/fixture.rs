@@ -11,7 +11,6 @@ use uuid::Uuid;
 pub struct Fixture {
     pub database: Database,
     pub pool: PgPool,
-    pub store: PostgresStore,
     pub outbox: Outbox,
 }
 
@@ -28,7 +27,7 @@ impl Fixture {
         sqlx::raw_sql("create table changes (note text not null, at timestamptz not null default now())")
             .execute(&pool)
             .await?;
-        Ok(Self { outbox: store.outbox(), database, pool, store })
+        Ok(Self { outbox: store.outbox(), database, pool })
     }
 
     /// Enqueues one message in a transaction of its own.

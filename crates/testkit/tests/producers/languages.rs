@@ -6,12 +6,12 @@ use std::process::{Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::Postgres;
+use testkit::conformance::given::Given;
+use testkit::conformance::inputs::{By, accepted, refused};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::fixture::Fixture;
-use super::given::Given;
-use super::inputs::{By, accepted, refused};
 
 async fn run(command: &mut Command, input: String) -> Result<Output> {
     let mut child =

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use postrider::{EnqueueError, Enqueued, InvalidMessage};
+use testkit::conformance::given::Given;
 use uuid::Uuid;
 
 use super::fixture::{Fixture, order};
-use super::given::Given;
 
 async fn offer(
     fixture: &Fixture,

@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+/// A payload.
 #[derive(Clone)]
+#[allow(missing_docs)] // the fields of a message
 pub enum Body {
     /// JSON text.
     Json(String),
@@ -18,7 +20,9 @@ pub enum Body {
     },
 }
 
+/// A message; the default has nothing but the necessary.
 #[derive(Clone)]
+#[allow(missing_docs)] // the fields of a message
 pub struct Given {
     pub namespace: String,
     pub topic: String,
