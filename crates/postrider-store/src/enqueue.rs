@@ -28,14 +28,18 @@ pub struct Outbox {
 /// What a producer runs, for each database.
 #[derive(Debug)]
 pub(crate) struct Statements {
+    #[cfg(feature = "mysql")]
+    pub mysql: crate::mysql::statements::EnqueueStatements,
     #[cfg(feature = "postgres")]
     pub postgres: crate::postgres::statements::EnqueueStatements,
 }
 
 impl Statements {
-    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(unused_variables))]
     fn render(names: &Names) -> Self {
         Self {
+            #[cfg(feature = "mysql")]
+            mysql: crate::mysql::statements::EnqueueStatements::render(names),
             #[cfg(feature = "postgres")]
             postgres: crate::postgres::statements::EnqueueStatements::render(names),
         }
@@ -118,7 +122,7 @@ impl Outbox {
 ///
 /// | users of | pass |
 /// |---|---|
-/// | sqlx | `&mut sqlx::Transaction<'_, Postgres>` |
+/// | sqlx | `&mut sqlx::Transaction<'_, Postgres>`, `&mut sqlx::Transaction<'_, MySql>` |
 /// | tokio-postgres, deadpool | `&tokio_postgres::Transaction<'_>` |
 /// | SeaORM | `&sea_orm::DatabaseTransaction` |
 /// | diesel-async | `DieselTransaction::of(&mut connection)?`, inside `connection.transaction(…)` |

@@ -18,6 +18,8 @@ mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 pub mod names;
+#[cfg(feature = "mysql")]
+mod pick;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -32,6 +34,8 @@ const LANES_PER_CLAIM: usize = 64;
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
 #[cfg(feature = "memory")]
 pub use memory::{MemoryStore, MemoryTransaction};
+#[cfg(feature = "mysql")]
+pub use mysql::MySqlStore;
 pub use names::{InvalidName, Names};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;

@@ -48,6 +48,8 @@ pub(crate) struct Lines<DB: Database> {
 /// A connection in use. Dropping it without [`keep`](Self::keep) tears it down.
 pub(crate) struct Line<DB: Database> {
     connection: Option<Kept<DB>>,
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    is_new: bool,
     lines: Lines<DB>,
 }
 
@@ -67,11 +69,11 @@ impl<DB: Database> Lines<DB> {
     pub async fn take(&self) -> Result<Line<DB>, sqlx::Error> {
         self.watched.get_or_init(|| self.give_up_when_closed());
         let kept = self.idle.lock().pop();
-        let connection = match kept {
-            Some(kept) if !self.pool.is_closed() => kept,
-            _ => (Instant::now(), self.pool.acquire().await?),
+        let (connection, is_new) = match kept {
+            Some(kept) if !self.pool.is_closed() => (kept, false),
+            _ => ((Instant::now(), self.pool.acquire().await?), true),
         };
-        Ok(Line { connection: Some(connection), lines: self.clone() })
+        Ok(Line { connection: Some(connection), is_new, lines: self.clone() })
     }
 
     /// A pool that is being closed waits for its connections.
@@ -87,6 +89,12 @@ impl<DB: Database> Lines<DB> {
 }
 
 impl<DB: Database> Line<DB> {
+    /// Whether it has just come from the pool, so that nothing is known about its session.
+    #[cfg(feature = "mysql")]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Keeps the connection for the next statement.
     pub fn keep(mut self) {
         let Some((since, connection)) = self.connection.take() else { return };

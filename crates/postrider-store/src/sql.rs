@@ -27,9 +27,35 @@ impl Portioned {
     /// Renders a template for portions of up to `largest` items (a power of two); `{items}` becomes the item's text
     /// as often as needed, with commas between.
     pub(crate) fn render(template: &str, item: &str, largest: usize) -> Self {
+        Self::render_lists(template, &[("{items}", item, ", ")], largest)
+    }
+
+    /// The same for several kinds of list: placeholder, an item's text, and what comes between.
+    pub(crate) fn render_lists(template: &str, lists: &[(&str, &str, &str)], largest: usize) -> Self {
         let sizes = (0..).map(|power| 1_usize << power).take_while(|size| *size <= largest);
-        let of_size = |size: usize| Sql::from(template.replace("{items}", &vec![item; size].join(", ")));
+        let of_size = |size: usize| {
+            let fill = |sql: String, (placeholder, item, between): &(&str, &str, &str)| {
+                sql.replace(placeholder, &vec![*item; size].join(between))
+            };
+            Sql::from(lists.iter().fold(template.to_owned(), fill))
+        };
         Self(sizes.map(of_size).collect())
+    }
+
+    /// The longest list that one statement takes.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn largest(&self) -> usize {
+        1 << (self.0.len() - 1)
+    }
+
+    /// The smallest statement that takes a list, and the list filled up to its size with the last item: for lists in
+    /// which an item may come twice. Nothing if the list is empty or longer than [`largest`](Self::largest).
+    #[cfg(feature = "mysql")]
+    pub(crate) fn padded<'a, T>(&'a self, items: &'a [T]) -> Option<(&'a Sql, Vec<&'a T>)> {
+        let (last, size) = (items.last()?, items.len().next_power_of_two());
+        let sql = self.0.get(size.ilog2() as usize)?;
+        let filler = std::iter::repeat_n(last, size - items.len());
+        Some((sql, items.iter().chain(filler).collect()))
     }
 
     /// Splits a list into portions, the largest first, each with its statement.
@@ -63,5 +89,16 @@ mod tests {
         assert_eq!(&**portions[4].0, "select ?");
         assert_eq!(&**portions[3].0, "select ?, ?, ?, ?");
         assert_eq!(statement.split(&[0; 0]).count(), 0);
+    }
+
+    #[cfg(feature = "mysql")]
+    #[test]
+    fn a_list_is_filled_up_to_the_next_size() {
+        let statement = Portioned::render_lists("{items} {cases}", &[("{items}", "?", ", "), ("{cases}", "c", " ")], 4);
+        let (sql, items) = statement.padded(&[7, 8, 9]).expect("it fits");
+        assert_eq!((&**sql, items), ("?, ?, ?, ? c c c c", vec![&7, &8, &9, &9]));
+        assert_eq!(&**statement.padded(&[7]).expect("it fits").0, "? c");
+        assert!(statement.padded(&[0; 0]).is_none() && statement.padded(&[0; 5]).is_none());
+        assert_eq!(statement.largest(), 4);
     }
 }

@@ -11,12 +11,14 @@ mod port;
 
 pub mod checker;
 pub mod conformance;
+pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod wait;
 
+pub use mariadb::{MariaDb, MariaDbOptions, MySqlDatabase};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use process::{Signal, Worker};

@@ -1,1 +1,18 @@
-//! The outbox on MariaDB 10.6 and MySQL 8.0 and newer.
+//! The outbox on MariaDB 10.6 and MySQL 8.0.16 and newer.
+
+mod check;
+mod claim;
+mod claimed;
+mod doorbell;
+pub mod enqueue;
+mod error;
+pub mod migrate;
+mod retain;
+mod run;
+mod scope;
+mod settle;
+pub mod statements;
+mod store;
+mod types;
+
+pub use store::MySqlStore;

@@ -1,0 +1,10 @@
+-- Locks the rows of a namespace that have been due for longest.
+-- Namespace, max attempts, tenant or null twice, limit
+-- Uses {name}_due_idx.
+select seq, {size} as size, {micros_of} next_attempt_at) as since
+from {table} force index ({name}_due_idx)
+where status = 'pending' and namespace = ? and next_attempt_at <= {now}
+  and attempts < coalesce(max_attempts, ?) and {of_tenant}
+order by next_attempt_at, seq
+limit ?
+for update skip locked

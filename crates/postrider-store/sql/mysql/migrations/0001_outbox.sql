@@ -1,0 +1,43 @@
+-- The outbox: one row per message. Columns, types and defaults are public; any language may insert.
+-- Times are UTC whatever the session's time zone is. Keys are bytes (UTF-8 by convention), so that case, accents and
+-- trailing spaces make a difference. JSON is text, so that it arrives as it was written: MariaDB's JSON functions stop at
+-- 32 levels, and MySQL's type re-renders numbers. The default id is a UUID version 7: 48 bits of milliseconds, then
+-- version, variant and 74 random bits.
+create table if not exists {table} (
+  seq             bigint         not null auto_increment,
+  id              char(36)       character set ascii collate ascii_bin not null default (lower(concat(
+    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 1, 8), '-',
+    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 9, 4), '-7',
+    substr(md5(uuid()), 1, 3), '-',
+    substr('89ab', 1 + floor(rand() * 4), 1), substr(md5(uuid()), 1, 3), '-',
+    substr(md5(uuid()), 1, 12)))),
+  namespace       varchar(200)   character set ascii collate ascii_bin not null,
+  topic           varchar(200)   character set ascii collate ascii_bin not null,
+  `key`           varbinary(512) null,
+  tenant_id       char(36)       character set ascii collate ascii_bin null,
+  dedupe_key      varbinary(512) null,
+  payload         longtext       character set utf8mb4 collate utf8mb4_bin not null,
+  payload_bytes   longblob       null,
+  headers         longtext       character set utf8mb4 collate utf8mb4_bin not null default ('{}'),
+  status          varchar(16)    character set ascii collate ascii_bin not null default 'pending',
+  attempts        int            not null default 0,
+  max_attempts    int            null,
+  next_attempt_at datetime(6)    not null default (utc_timestamp(6)),
+  locked_by       char(36)       character set ascii collate ascii_bin null,
+  locked_until    datetime(6)    null,
+  last_error      longtext       character set utf8mb4 collate utf8mb4_bin null,
+  created_at      datetime(6)    not null default (utc_timestamp(6)),
+  updated_at      datetime(6)    not null default (utc_timestamp(6)),
+  delivered_at    datetime(6)    null,
+  primary key (seq),
+  unique key {name}_id_idx (id),
+  unique key {name}_dedupe_idx (namespace, topic, dedupe_key),
+  key {name}_due_idx (status, namespace, next_attempt_at),
+  key {name}_lane_idx (status, namespace, topic, tenant_id, next_attempt_at),
+  key {name}_lease_idx (status, locked_until),
+  key {name}_finished_idx (status, updated_at),
+  constraint {name}_id_check check (id regexp {uuid_pattern}),
+  constraint {name}_tenant_check check (tenant_id regexp {uuid_pattern}),
+  constraint {name}_status_check check (status in ('pending', 'processing', 'delivered', 'dead')),
+  constraint {name}_headers_check check (json_valid(headers) and json_type(headers) = 'OBJECT')
+) engine = InnoDB, row_format = dynamic, comment = 'Transactional outbox (Postrider). One row per message.'

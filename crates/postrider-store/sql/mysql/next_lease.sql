@@ -1,0 +1,9 @@
+-- How long until the next lease ends, µs.
+-- The scope
+-- Uses {name}_lease_idx.
+select timestampdiff(microsecond, {now}, locked_until) as ends_in
+from {table} force index ({name}_lease_idx)
+where status = 'processing' and locked_until is not null
+  {in_scope}
+order by locked_until
+limit 1

@@ -1,0 +1,10 @@
+-- Locks rows that finished long ago.
+-- Age µs as a negative number, the scope, limit
+-- Uses {name}_finished_idx.
+select seq
+from {table} force index ({name}_finished_idx)
+where status = '{finished}' and updated_at <= timestampadd(microsecond, ?, {now})
+  {in_scope}
+order by updated_at, seq
+limit ?
+for update skip locked

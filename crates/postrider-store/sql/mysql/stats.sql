@@ -1,0 +1,19 @@
+-- Counts what waits, runs and is dead, and says for how long the oldest due row has been due, µs.
+-- The scope three times
+-- Uses {name}_due_idx, {name}_lease_idx and {name}_finished_idx.
+select
+  waiting.pending,
+  waiting.due,
+  running.processing,
+  given_up.dead,
+  waiting.oldest
+from (
+  select count(*) as pending,
+         count(case when next_attempt_at <= {now} then 1 end) as due,
+         timestampdiff(microsecond, min(case when next_attempt_at <= {now} then next_attempt_at end), {now}) as oldest
+  from {table} force index ({name}_due_idx)
+  where status = 'pending' {in_scope}) as waiting
+cross join (
+  select count(*) as processing from {table} force index ({name}_lease_idx) where status = 'processing' {in_scope}) as running
+cross join (
+  select count(*) as dead from {table} force index ({name}_finished_idx) where status = 'dead' {in_scope}) as given_up

@@ -1,0 +1,167 @@
+//! Writing rows in a caller's MySQL transaction, whatever driver opened it.
+//!
+//! Rows without dedupe keys are inserted and that is all. With keys, a look without locks finds those that were
+//! committed long ago, which is the usual duplicate, and the rest goes into an insert that changes nothing where the key is
+//! there: it waits for whoever wrote the key, and goes in if that transaction rolls back. Then a locking look, which sees
+//! what is committed whatever the caller's snapshot, says whose rows they are. Nothing of this aborts the caller's
+//! transaction; a deadlock does, because MySQL rolls all of it back, and is [`EnqueueError::Conflict`].
+//!
+//! A producer's session may be of any kind. Text goes as bytes, which no character set of the session changes on the
+//! way, and lengths were checked before, so nothing is cut off even where `sql_mode` would allow it.
+
+#[cfg(feature = "sea-orm")]
+pub(crate) mod sea_orm;
+mod sqlx;
+
+use std::collections::HashMap;
+
+use postrider_core::message::{Enqueued, NewRow};
+use uuid::Uuid;
+
+use super::statements::EnqueueStatements;
+use crate::enqueue::rounds::{Writer, insert_rows};
+use crate::enqueue::{EnqueueError, Outbox};
+use crate::sql::{Portioned, Sql};
+
+/// A server takes statements of 16 MiB or more unless somebody set `max_allowed_packet` lower; this leaves room.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest delay, about seven thousand years: with it no time is later than the last one that MySQL knows.
+const LONGEST_DELAY_MICROS: i64 = 7_000 * 365 * 24 * 3_600 * 1_000_000;
+
+/// A parameter of a producer's statement.
+enum Value<'a> {
+    /// ASCII, which is the same in every character set of a session.
+    Text(&'a str),
+    Uuid(Option<Uuid>),
+    Bytes(Option<&'a [u8]>),
+    Number(Option<i64>),
+}
+
+/// A row that holds a dedupe key.
+struct Holder {
+    id: Uuid,
+    namespace: String,
+    topic: String,
+    dedupe_key: Vec<u8>,
+}
+
+/// How a driver runs the producer's statements.
+trait Driver: Send {
+    /// Runs `enqueue.sql`.
+    fn insert(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> impl Future<Output = Result<(), EnqueueError>> + Send;
+
+    /// Runs `enqueue_find.sql`.
+    fn find(
+        &mut self,
+        sql: &Sql,
+        values: Vec<Value<'_>>,
+    ) -> impl Future<Output = Result<Vec<Holder>, EnqueueError>> + Send;
+}
+
+async fn insert(driver: impl Driver, outbox: &Outbox, rows: &[NewRow]) -> Result<Vec<Enqueued>, EnqueueError> {
+    insert_rows(&mut Rows { driver, statements: &outbox.statements.mysql, holders: Holders::default() }, rows).await
+}
+
+type Holders = HashMap<(String, String, Vec<u8>), Uuid>;
+
+/// Writes through a driver.
+struct Rows<'a, D> {
+    driver: D,
+    statements: &'a EnqueueStatements,
+    /// The holders that the last look found.
+    holders: Holders,
+}
+
+impl<D: Driver> Rows<'_, D> {
+    async fn look(&mut self, statement: &Portioned, rows: &[&NewRow]) -> Result<(), EnqueueError> {
+        let keyed: Vec<&NewRow> = rows.iter().filter(|row| row.dedupe_key.is_some()).copied().collect();
+        for (sql, portion) in statement.split(&keyed) {
+            let values = portion.iter().flat_map(|row| key_of(row)).collect();
+            for holder in self.driver.find(sql, values).await? {
+                self.holders.insert((holder.namespace, holder.topic, holder.dedupe_key), holder.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn insert(&mut self, statement: &Portioned, rows: &[&NewRow]) -> Result<(), EnqueueError> {
+        for batch in by_size(rows) {
+            for (sql, portion) in statement.split(batch) {
+                let values = portion.iter().flat_map(|row| columns_of(row)).collect();
+                self.driver.insert(sql, values).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn holder(&self, row: &NewRow) -> Option<Uuid> {
+        let key = row.dedupe_key.as_ref()?.clone().into_bytes();
+        self.holders.get(&(row.namespace.clone().into_owned(), row.topic.clone().into_owned(), key)).copied()
+    }
+}
+
+impl<D: Driver> Writer for Rows<'_, D> {
+    async fn write(&mut self, rows: &[&NewRow]) -> Result<Vec<Uuid>, EnqueueError> {
+        let statements = self.statements;
+        if rows.iter().all(|row| row.dedupe_key.is_none()) {
+            self.insert(&statements.enqueue, rows).await?;
+            return Ok(rows.iter().map(|row| row.id).collect());
+        }
+        self.holders.clear();
+        self.look(&statements.enqueue_find, rows).await?;
+        let free: Vec<&NewRow> = rows.iter().filter(|row| self.holder(row).is_none()).copied().collect();
+        self.insert(&statements.enqueue_keyed, &free).await?;
+        self.look(&statements.enqueue_find_now, &free).await?;
+        let is_ours = |row: &&&NewRow| row.dedupe_key.is_none() || self.holder(row) == Some(row.id);
+        Ok(free.iter().filter(is_ours).map(|row| row.id).collect())
+    }
+
+    /// The look after the write has found them already.
+    async fn find(&mut self, rows: &[&NewRow]) -> Result<Vec<(usize, Uuid)>, EnqueueError> {
+        Ok(rows.iter().enumerate().filter_map(|(at, row)| Some((at, self.holder(row)?))).collect())
+    }
+}
+
+/// Splits rows so that no statement becomes too long, unless a single row is.
+fn by_size<'a, 'b>(mut rows: &'a [&'b NewRow]) -> impl Iterator<Item = &'a [&'b NewRow]> {
+    std::iter::from_fn(move || {
+        let mut size = 0;
+        let fits = rows.iter().take_while(|row| {
+            size += size_of(row);
+            size <= MOST_BYTES
+        });
+        let count = fits.count().max(1).min(rows.len());
+        let (batch, rest) = rows.split_at(count);
+        rows = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+fn size_of(row: &NewRow) -> usize {
+    let keys = row.key.as_ref().map_or(0, String::len) + row.dedupe_key.as_ref().map_or(0, String::len);
+    let bytes = row.payload_bytes.as_ref().map_or(0, Vec::len);
+    row.payload.len() + bytes + row.headers.len() + keys + row.namespace.len() + row.topic.len() + 200
+}
+
+fn columns_of(row: &NewRow) -> [Value<'_>; 12] {
+    [
+        Value::Uuid(Some(row.id)),
+        Value::Text(&row.namespace),
+        Value::Text(&row.topic),
+        Value::Bytes(row.key.as_deref().map(str::as_bytes)),
+        Value::Uuid(row.tenant_id),
+        Value::Bytes(row.dedupe_key.as_deref().map(str::as_bytes)),
+        Value::Bytes(Some(row.payload.as_bytes())),
+        Value::Bytes(row.payload_bytes.as_deref()),
+        Value::Bytes(Some(row.headers.as_bytes())),
+        Value::Number(row.deliver_at_micros),
+        Value::Number(row.delay_micros.map(|delay| delay.min(LONGEST_DELAY_MICROS))),
+        Value::Number(row.max_attempts.map(i64::from)),
+    ]
+}
+
+fn key_of(row: &NewRow) -> [Value<'_>; 3] {
+    let key = row.dedupe_key.as_deref().unwrap_or_default();
+    [Value::Text(&row.namespace), Value::Text(&row.topic), Value::Bytes(Some(key.as_bytes()))]
+}

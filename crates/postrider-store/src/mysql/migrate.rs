@@ -1,0 +1,112 @@
+//! Bringing a database's schema up to date.
+//!
+//! MySQL's DDL is not transactional, so every statement can be run again, and a version is noted after all of its
+//! statements: a failure half way is repaired by the next run. A lock of the server keeps two processes apart.
+
+use postrider_core::store::{StoreError, StoreErrorKind};
+use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
+
+use super::error::for_relay;
+use super::statements::render;
+use crate::migration::{Migration, refuse_newer};
+use crate::names::Names;
+
+const MIGRATIONS: [Migration; 1] = [
+    Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
+];
+
+/// The version of the schema that this library writes and reads.
+pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// Stands between the statements of a version.
+const BETWEEN: &str = "\n-- next statement\n";
+
+/// How long to wait for another process that migrates, in seconds.
+const PATIENCE: i64 = 60;
+
+/// The SQL of all versions, one statement each, for teams that run their migrations with a tool of their own: run them in
+/// this order, each as one statement (they hold semicolons, so do not split them further; the `mariadb` and `mysql`
+/// programs need `delimiter` around the last ones). They note the versions as [`run`] does, so that the two go together,
+/// and each can be run again.
+pub fn script(names: &Names) -> Vec<String> {
+    let mut script = vec![render(names, VERSIONS, &[])];
+    for migration in &MIGRATIONS {
+        script.extend(statements(names, migration));
+        script.push(note(names, migration));
+    }
+    script
+}
+
+/// The table of versions that were run.
+const VERSIONS: &str = "create table if not exists {migrations} (
+  version    int          not null primary key,
+  name       varchar(200) character set ascii not null,
+  applied_at datetime(6)  not null default (utc_timestamp(6))
+) engine = InnoDB";
+
+fn statements(names: &Names, migration: &Migration) -> Vec<String> {
+    migration.template.split(BETWEEN).map(|template| render(names, template, &[])).collect()
+}
+
+/// A script may have been run before by hand.
+fn note(names: &Names, migration: &Migration) -> String {
+    let Migration { version, name, .. } = migration;
+    let template = format!(
+        "insert into {{migrations}} (version, name) values ({version}, '{name}') on duplicate key update version = version"
+    );
+    render(names, &template, &[])
+}
+
+/// Runs what is missing and answers which versions that were.
+pub async fn run(pool: &MySqlPool, names: &Names) -> Result<Vec<i32>, StoreError> {
+    // Detached from the pool, so that the lock goes with the connection however this ends.
+    let mut connection = pool.acquire().await.map_err(failed)?.detach();
+    lock(&mut connection, names).await?;
+    let ran = run_locked(&mut connection, names).await;
+    sqlx::Connection::close(connection).await.map_err(failed)?;
+    ran
+}
+
+async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<Vec<i32>, StoreError> {
+    execute(connection, render(names, VERSIONS, &[])).await?;
+    let applied = applied(connection, names).await.map_err(failed)?;
+    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let mut ran = Vec::new();
+    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
+        tracing::info!(version = migration.version, name = migration.name, table = names.table(), "migrating the outbox");
+        for statement in statements(names, migration) {
+            execute(connection, statement).await?;
+        }
+        execute(connection, note(names, migration)).await?;
+        ran.push(migration.version);
+    }
+    Ok(ran)
+}
+
+fn failed(error: sqlx::Error) -> StoreError {
+    for_relay("migrate", error)
+}
+
+async fn lock(connection: &mut MySqlConnection, names: &Names) -> Result<(), StoreError> {
+    let sql = render(names, "select get_lock({migrate_lock}, ?)", &[]);
+    let got: Option<i64> =
+        sqlx::query_scalar(AssertSqlSafe(sql)).bind(PATIENCE).fetch_one(connection).await.map_err(failed)?;
+    match got {
+        Some(1) => Ok(()),
+        _ => Err(StoreError::new(
+            StoreErrorKind::Conflict,
+            format!("another process has been migrating {:?} for {PATIENCE} seconds; see what it does, then try again", names.table()),
+        )),
+    }
+}
+
+/// DDL goes as text: not all of it can be prepared.
+async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<(), StoreError> {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(failed)
+}
+
+async fn applied(connection: &mut MySqlConnection, names: &Names) -> Result<Vec<i32>, sqlx::Error> {
+    let sql = render(names, "select version from {migrations}", &[]);
+    let rows = sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(connection).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
+}

@@ -1,0 +1,201 @@
+//! Sweeping, purging and replaying.
+
+use postrider_core::store::{Finished, Purge, Replay, Swept};
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlConnection, Row};
+use uuid::Uuid;
+
+use super::run::{Work, begin, commit, execute, fetch, roll_back};
+use super::scope::Within;
+use super::statements::StoreStatements;
+use super::types::{Bound, uuid, uuid_or_null};
+use crate::clock::micros;
+use crate::sql::Portioned;
+
+/// Buries rows whose attempts are spent. They are looked for without locks; only what is found is locked and looked at
+/// again, so that a sweep with nothing to do disturbs nobody.
+pub(super) struct Sweep<'a> {
+    pub statements: &'a StoreStatements,
+    pub within: Within,
+    pub max_attempts: i32,
+    pub limit: usize,
+}
+
+impl Work for Sweep<'_> {
+    type Answer = Swept;
+
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<Swept, sqlx::Error> {
+        let found = self.look(connection).await?;
+        let buried = if found.is_empty() { Vec::new() } else { self.bury(connection, found).await? };
+        let attempts = |bound: &mut Bound| {
+            bound.add(self.max_attempts).add(self.max_attempts);
+        };
+        let suspects = &self.statements.sweep_suspects;
+        let suspects = self.within.fetch(connection, suspects, 1, attempts, |_| {}).await?;
+        Ok(Swept { buried, suspects: !suspects.is_empty() })
+    }
+}
+
+impl Sweep<'_> {
+    async fn look(&self, connection: &mut MySqlConnection) -> Result<Vec<i64>, sqlx::Error> {
+        let before = |bound: &mut Bound| {
+            bound.add(self.max_attempts);
+        };
+        let after = |bound: &mut Bound| {
+            bound.count(self.limit);
+        };
+        let crashed = self.within.fetch(connection, &self.statements.sweep_crashed, 1, before, after).await?;
+        let mut found = numbers(&crashed)?;
+        for head in self.within.heads(connection, self.statements).await?.iter().filter(|head| head.is_due()) {
+            let room = self.limit.saturating_sub(found.len());
+            if room == 0 {
+                break;
+            }
+            let mut bound = Bound::default();
+            bound.add(head.namespace.clone()).add(self.max_attempts).tenant(self.within.tenant).count(room);
+            found.extend(numbers(&fetch(connection, &self.statements.sweep_spent, bound).await?)?);
+        }
+        found.truncate(self.limit);
+        Ok(found)
+    }
+
+    async fn bury(&self, connection: &mut MySqlConnection, mut found: Vec<i64>) -> Result<Vec<Uuid>, sqlx::Error> {
+        found.sort_unstable();
+        begin(connection).await?;
+        let (mut locked, mut buried) = (Vec::new(), Vec::new());
+        for portion in found.chunks(self.statements.sweep_lock.largest()) {
+            let Some((sql, portion)) = self.statements.sweep_lock.padded(portion) else { continue };
+            let mut bound = Bound::default();
+            bound.rows(portion).add(self.max_attempts);
+            for row in fetch(connection, sql, bound).await? {
+                locked.push(row.try_get(0)?);
+                buried.push(uuid(&row, 1)?);
+            }
+        }
+        each(connection, &self.statements.sweep_bury, &locked).await?;
+        commit(connection).await?;
+        Ok(buried)
+    }
+}
+
+/// Deletes rows that finished long ago.
+pub(super) struct Purging<'a> {
+    pub statements: &'a StoreStatements,
+    pub within: Within,
+    pub purge: &'a Purge,
+}
+
+impl Work for Purging<'_> {
+    type Answer = u64;
+
+    /// The lock is the session's, so it is given back whatever happened; a connection that is lost or torn down gives
+    /// it back too.
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
+        let rows = fetch(connection, &self.statements.purge_lock, Bound::default()).await?;
+        let got: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
+        if got != Some(1) {
+            return Ok(0);
+        }
+        let deleted = self.delete(connection).await;
+        let given_back = fetch(connection, &self.statements.purge_unlock, Bound::default()).await;
+        let deleted = deleted?;
+        given_back?;
+        Ok(deleted)
+    }
+}
+
+impl Purging<'_> {
+    async fn delete(&self, connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
+        let statement = match self.purge.finished {
+            Finished::Delivered => &self.statements.purge_delivered,
+            Finished::Dead => &self.statements.purge_dead,
+        };
+        let before = |bound: &mut Bound| {
+            bound.add(-micros(self.purge.older_than));
+        };
+        let after = |bound: &mut Bound| {
+            bound.add(i64::from(self.purge.limit));
+        };
+        begin(connection).await?;
+        let found = self.within.fetch(connection, statement, 1, before, after).await?;
+        let deleted = each(connection, &self.statements.purge_delete, &numbers(&found)?).await?;
+        commit(connection).await?;
+        Ok(deleted)
+    }
+}
+
+/// Puts dead rows back to pending.
+pub(super) struct Replaying<'a> {
+    pub statements: &'a StoreStatements,
+    pub within: Within,
+    pub replay: &'a Replay,
+}
+
+impl Work for Replaying<'_> {
+    type Answer = Vec<Uuid>;
+
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<Vec<Uuid>, sqlx::Error> {
+        begin(connection).await?;
+        let found = match &self.replay.ids {
+            Some(ids) => self.named(connection, ids).await?,
+            None => self.oldest(connection).await?,
+        };
+        if found.is_empty() {
+            roll_back(connection).await?;
+            return Ok(Vec::new());
+        }
+        let rows: Vec<i64> = found.iter().map(|(seq, _)| *seq).collect();
+        each(connection, &self.statements.replay_put, &rows).await?;
+        commit(connection).await?;
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+}
+
+impl Replaying<'_> {
+    async fn oldest(&self, connection: &mut MySqlConnection) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+        let after = |bound: &mut Bound| {
+            let topic = &self.replay.topic;
+            bound.add(topic.clone()).add(topic.clone()).add(i64::from(self.replay.limit));
+        };
+        let rows = self.within.fetch(connection, &self.statements.replay, 1, |_| {}, after).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, uuid(row, 1)?))).collect()
+    }
+
+    async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+        let mut found = Vec::new();
+        for portion in ids.chunks(self.statements.replay_ids.largest()) {
+            let Some((sql, portion)) = self.statements.replay_ids.padded(portion) else { continue };
+            let mut bound = Bound::default();
+            bound.uuids(portion);
+            for row in fetch(connection, sql, bound).await? {
+                let (namespace, topic): (String, String) = (row.try_get(2)?, row.try_get(3)?);
+                let in_scope = self.replay.scope.contains(&namespace, uuid_or_null(&row, 4)?);
+                if in_scope && self.replay.topic.as_ref().is_none_or(|wanted| *wanted == topic) {
+                    found.push((row.try_get::<i64, _>(5)?, row.try_get::<i64, _>(0)?, uuid(&row, 1)?));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(usize::try_from(self.replay.limit).unwrap_or(usize::MAX));
+        Ok(found.into_iter().map(|(_, seq, id)| (seq, id)).collect())
+    }
+}
+
+/// Runs a statement for all rows, in portions and in the order of their numbers; answers how many it changed.
+async fn each(connection: &mut MySqlConnection, statement: &Portioned, rows: &[i64]) -> Result<u64, sqlx::Error> {
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    let mut changed = 0;
+    for portion in rows.chunks(statement.largest()) {
+        let Some((sql, portion)) = statement.padded(portion) else { continue };
+        let mut bound = Bound::default();
+        bound.rows(portion);
+        changed += execute(connection, sql, bound).await?;
+    }
+    Ok(changed)
+}
+
+fn numbers(rows: &[MySqlRow]) -> Result<Vec<i64>, sqlx::Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
+}

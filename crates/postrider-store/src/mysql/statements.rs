@@ -1,0 +1,281 @@
+//! SQL text, rendered once from validated names. No other module puts SQL together.
+//!
+//! Only what MariaDB 10.6 and MySQL 8.0.16 have in common, and nothing that depends on the session: identifiers are in
+//! backticks (`sql_mode` may hold ANSI_QUOTES), texts are joined with `concat` (`||` may mean "or"), no literal holds a
+//! backslash, times come from `utc_timestamp`.
+//!
+//! Hot statements name their index. A plan is made anew for each execution from statistics that are minutes old, and
+//! the optimizer would sometimes rather read the table.
+//!
+//! There are no array parameters, so a statement about a list is rendered for lists of 1, 2, 4 and so on; a list is filled
+//! up to the next size with its last item. Lists stay below a thousand, where MariaDB turns `in (…)` into a subquery.
+
+use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
+
+use crate::names::Names;
+use crate::sql::{Portioned, Sql, fill};
+
+/// The longest list of rows in one statement.
+const MOST_ROWS: usize = 512;
+/// The longest list with a value for each row, which the server looks through from its beginning for every row.
+const MOST_CASES: usize = 64;
+/// The most messages in one insert.
+const MOST_MESSAGES: usize = 128;
+/// The most namespaces in a scope.
+pub(super) const MOST_NAMESPACES: usize = 1_024;
+
+/// What a producer runs.
+#[derive(Debug)]
+pub struct EnqueueStatements {
+    /// For rows without a dedupe key.
+    pub enqueue: Portioned,
+    /// Writes nothing where the dedupe key is there already.
+    pub enqueue_keyed: Portioned,
+    /// Looks in the caller's snapshot, without locks.
+    pub enqueue_find: Portioned,
+    /// Looks at what is committed now, with locks.
+    pub enqueue_find_now: Portioned,
+}
+
+impl EnqueueStatements {
+    /// Renders the statements for these names.
+    pub fn render(names: &Names) -> Self {
+        let insert = |duplicate| {
+            let template = include_str!("../../sql/mysql/enqueue.sql");
+            let template = render(names, template, &[("{unless_duplicate}", duplicate)]);
+            let row = render(names, NEW_ROW, &[]);
+            Portioned::render_lists(&template, &[("{items}", &row, ",\n  ")], MOST_MESSAGES)
+        };
+        let find = |lock| {
+            let template = render(names, include_str!("../../sql/mysql/enqueue_find.sql"), &[("{lock}", lock)]);
+            let key = "(namespace = ? and topic = ? and dedupe_key = ?)";
+            Portioned::render_lists(&template, &[("{items}", key, " or ")], MOST_MESSAGES)
+        };
+        Self {
+            enqueue: insert(""),
+            enqueue_keyed: insert("on duplicate key update seq = seq"),
+            enqueue_find: find(""),
+            enqueue_find_now: find("lock in share mode"),
+        }
+    }
+
+    /// Every statement with its name, so that a test can prepare them all.
+    pub fn all(&self) -> Vec<(&'static str, &str)> {
+        let statements = [
+            ("enqueue", &self.enqueue),
+            ("enqueue with dedupe keys", &self.enqueue_keyed),
+            ("enqueue_find", &self.enqueue_find),
+            ("enqueue_find with locks", &self.enqueue_find_now),
+        ];
+        statements.into_iter().flat_map(|(name, statement)| texts(name, statement)).collect()
+    }
+}
+
+const NEW_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, \
+    coalesce(timestampadd(microsecond, ?, {epoch}), timestampadd(microsecond, ?, {now}), {now}), ?)";
+
+/// A statement for all namespaces, and for lists of them.
+#[derive(Debug)]
+pub struct Scoped {
+    /// Whatever the namespace.
+    pub all: Sql,
+    /// In one of these.
+    pub some: Portioned,
+}
+
+/// What a relay runs.
+#[derive(Debug)]
+#[allow(missing_docs)] // one `.sql` file each
+pub struct StoreStatements {
+    pub next_namespace: Sql,
+    pub namespace_head: Sql,
+    pub next_lane: Sql,
+    pub claim_expired: Scoped,
+    pub claim_suspects: Scoped,
+    pub claim_due: Sql,
+    pub claim_lane: Sql,
+    pub claim_read: Portioned,
+    pub claim_take: Portioned,
+    pub ack: Portioned,
+    pub ack_delete: Portioned,
+    pub nack: Portioned,
+    pub bury: Portioned,
+    pub release: Portioned,
+    pub extend: Portioned,
+    pub settle_find: Portioned,
+    pub sweep_crashed: Scoped,
+    pub sweep_spent: Sql,
+    pub sweep_lock: Portioned,
+    pub sweep_bury: Portioned,
+    pub sweep_suspects: Scoped,
+    pub purge_delivered: Scoped,
+    pub purge_dead: Scoped,
+    pub purge_delete: Portioned,
+    pub purge_lock: Sql,
+    pub purge_unlock: Sql,
+    pub replay: Scoped,
+    pub replay_ids: Portioned,
+    pub replay_put: Portioned,
+    pub stats: Scoped,
+    pub next_lease: Scoped,
+}
+
+macro_rules! template {
+    ($name:literal) => {
+        include_str!(concat!("../../sql/mysql/", $name, ".sql"))
+    };
+}
+
+impl StoreStatements {
+    /// Renders the statements for these names.
+    pub fn render(names: &Names) -> Self {
+        let sql = |template| Sql::from(render(names, template, &[]));
+        let rows = |template| Portioned::render(&render(names, template, &[]), "?", MOST_ROWS);
+        let cases = |template| {
+            let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
+            Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
+        };
+        let scoped = |template| scoped(names, template, &[]);
+        let purge = |finished| self::scoped(names, template!("purge"), &[("{finished}", finished)]);
+        Self {
+            next_namespace: sql(template!("next_namespace")),
+            namespace_head: sql(template!("namespace_head")),
+            next_lane: sql(template!("next_lane")),
+            claim_expired: scoped(template!("claim_expired")),
+            claim_suspects: scoped(template!("claim_suspects")),
+            claim_due: sql(template!("claim_due")),
+            claim_lane: sql(template!("claim_lane")),
+            claim_read: rows(template!("claim_read")),
+            claim_take: rows(template!("claim_take")),
+            ack: rows(template!("ack")),
+            ack_delete: rows(template!("ack_delete")),
+            nack: cases(template!("nack")),
+            bury: cases(template!("bury")),
+            release: cases(template!("release")),
+            extend: rows(template!("extend")),
+            settle_find: rows(template!("settle_find")),
+            sweep_crashed: scoped(template!("sweep_crashed")),
+            sweep_spent: sql(template!("sweep_spent")),
+            sweep_lock: rows(template!("sweep_lock")),
+            sweep_bury: rows(template!("sweep_bury")),
+            sweep_suspects: scoped(template!("sweep_suspects")),
+            purge_delivered: purge("delivered"),
+            purge_dead: purge("dead"),
+            purge_delete: rows(template!("purge_delete")),
+            purge_lock: sql(template!("purge_lock")),
+            purge_unlock: sql(template!("purge_unlock")),
+            replay: scoped(template!("replay")),
+            replay_ids: rows(template!("replay_ids")),
+            replay_put: rows(template!("replay_put")),
+            stats: scoped(template!("stats")),
+            next_lease: scoped(template!("next_lease")),
+        }
+    }
+
+    /// Every statement with its name, so that a test can prepare them all.
+    pub fn all(&self) -> Vec<(&'static str, &str)> {
+        let mut all: Vec<(&'static str, &str)> = vec![
+            ("next_namespace", &self.next_namespace),
+            ("namespace_head", &self.namespace_head),
+            ("next_lane", &self.next_lane),
+            ("claim_due", &self.claim_due),
+            ("claim_lane", &self.claim_lane),
+            ("sweep_spent", &self.sweep_spent),
+            ("purge_lock", &self.purge_lock),
+            ("purge_unlock", &self.purge_unlock),
+        ];
+        let scoped: [(_, &Scoped); 9] = [
+            ("claim_expired", &self.claim_expired),
+            ("claim_suspects", &self.claim_suspects),
+            ("sweep_crashed", &self.sweep_crashed),
+            ("sweep_suspects", &self.sweep_suspects),
+            ("purge_delivered", &self.purge_delivered),
+            ("purge_dead", &self.purge_dead),
+            ("replay", &self.replay),
+            ("stats", &self.stats),
+            ("next_lease", &self.next_lease),
+        ];
+        for (name, statement) in scoped {
+            all.push((name, &statement.all));
+            all.extend(texts(name, &statement.some));
+        }
+        let lists: [(_, &Portioned); 14] = [
+            ("claim_read", &self.claim_read),
+            ("claim_take", &self.claim_take),
+            ("ack", &self.ack),
+            ("ack_delete", &self.ack_delete),
+            ("nack", &self.nack),
+            ("bury", &self.bury),
+            ("release", &self.release),
+            ("extend", &self.extend),
+            ("settle_find", &self.settle_find),
+            ("sweep_lock", &self.sweep_lock),
+            ("sweep_bury", &self.sweep_bury),
+            ("purge_delete", &self.purge_delete),
+            ("replay_ids", &self.replay_ids),
+            ("replay_put", &self.replay_put),
+        ];
+        all.extend(lists.into_iter().flat_map(|(name, statement)| texts(name, statement)));
+        all
+    }
+}
+
+fn texts<'a>(name: &'static str, statement: &'a Portioned) -> impl Iterator<Item = (&'static str, &'a str)> {
+    statement.texts().iter().map(move |sql| (name, &**sql))
+}
+
+fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
+    let with = |scope| {
+        let own: Vec<_> = own.iter().copied().chain([("{in_scope}", scope)]).collect();
+        render(names, template, &own)
+    };
+    Scoped {
+        all: with("and {of_tenant}").into(),
+        some: Portioned::render(&with("and {of_tenant} and namespace in ({items})"), "?", MOST_NAMESPACES),
+    }
+}
+
+/// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
+const FRAGMENTS: [(&str, &str); 8] = [
+    // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
+    (
+        "{fence}",
+        "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'",
+    ),
+    ("{of_tenant}", "(? is null or tenant_id = ?)"),
+    ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
+    ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),
+    // Microseconds since 1970 of what follows.
+    ("{micros_of}", "timestampdiff(microsecond, {epoch},"),
+    ("{epoch}", "timestamp '1970-01-01 00:00:00'"),
+    ("{now}", "utc_timestamp(6)"),
+    ("{uuid_pattern}", "'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'"),
+];
+
+/// The names of locks are known to the whole server and at most 64 characters long.
+fn lock(names: &Names, purpose: &str) -> String {
+    let database = names.schema().map_or("database()".to_owned(), |schema| format!("'{schema}'"));
+    format!("concat('postrider {purpose} ', md5(concat({database}, '.{}')))", names.table())
+}
+
+/// Puts names and fragments into a template, and leaves its header comment out.
+pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+    let (prefix, name) = (names.prefix(), names.table());
+    let within = |name: &str| match names.schema() {
+        Some(schema) => format!("`{schema}`.`{name}`"),
+        None => format!("`{name}`"),
+    };
+    let values = [
+        ("{table}", within(name)),
+        ("{migrations}", within(&format!("{prefix}migrations"))),
+        ("{enqueue}", within(&format!("{prefix}enqueue"))),
+        ("{enqueue_with}", within(&format!("{prefix}enqueue_with"))),
+        ("{purge_lock}", lock(names, "purge")),
+        ("{migrate_lock}", lock(names, "migrate")),
+        ("{name}", name.to_owned()),
+        ("{suspect_after}", SUSPECT_AFTER.to_string()),
+        ("{largest_claim}", LARGEST_CLAIM.to_string()),
+    ];
+    let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));
+    fill(template, own.iter().copied().chain(FRAGMENTS).chain(values))
+}

@@ -1,0 +1,212 @@
+//! The relay's verbs on MySQL and MariaDB.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::doorbell::Doorbell;
+use postrider_core::lease::Lease;
+use postrider_core::store::{
+    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store,
+    StoreError, Swept,
+};
+use sqlx::{MySqlConnection, MySqlPool, Row};
+use uuid::Uuid;
+
+use super::claim::Claim;
+use super::doorbell::NoDoorbell;
+use super::error::for_relay;
+use super::retain::{Purging, Replaying, Sweep};
+use super::run::{Runner, Work};
+use super::scope::{Within, head};
+use super::settle::{Change, Settle};
+use super::statements::StoreStatements;
+use super::{check, migrate};
+use crate::clock::micros;
+use crate::enqueue::Outbox;
+use crate::names::Names;
+
+/// An outbox in a MySQL or MariaDB database, as a relay sees it. Cheap to clone.
+///
+/// It keeps up to four connections of the pool while it lives (to claim, settle, renew and maintain at the same time).
+/// There is no signal from one connection to another, so dispatchers poll. A session that is not strict or does not
+/// speak utf8mb4 is refused before its first statement, see [`check`](Self::check).
+#[derive(Debug, Clone)]
+pub struct MySqlStore {
+    runner: Runner,
+    names: Names,
+    statements: Arc<StoreStatements>,
+}
+
+impl MySqlStore {
+    /// The outbox with these names in the pool's database. Opens no connection.
+    pub fn new(pool: MySqlPool, names: Names) -> Self {
+        let statements = StoreStatements::render(&names).into();
+        Self { runner: Runner::new(pool), names, statements }
+    }
+
+    /// Refuses a server that is too old, a session whose `sql_mode` is not strict or whose character set is not utf8mb4,
+    /// and a table whose engine is not InnoDB: each would lose or change data silently. The error names the setting.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let mut connection = self.runner.pool.acquire().await.map_err(|error| for_relay("check", error))?;
+        check::session(&mut connection).await?;
+        check::engine(&mut connection, &self.names).await
+    }
+
+    /// Checks the server and brings the schema up to date; safe to call from every process at start.
+    pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
+        self.check().await?;
+        migrate::run(&self.runner.pool, &self.names).await
+    }
+
+    /// The producer's side of the same outbox.
+    pub fn outbox(&self) -> Outbox {
+        Outbox::new(self.names.clone())
+    }
+
+    /// The statements it runs, for reviews and tests.
+    pub fn statements(&self) -> &StoreStatements {
+        &self.statements
+    }
+
+    async fn settle(
+        &self,
+        verb: &'static str,
+        leases: &[Lease],
+        change: Change<'_>,
+    ) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.runner.run(verb, &Settle { statements: &self.statements, leases, change }).await
+    }
+}
+
+fn settled(answers: Vec<Option<Lease>>) -> Vec<Settled> {
+    answers.iter().map(|answer| if answer.is_some() { Settled::Done } else { Settled::LeaseLost }).collect()
+}
+
+#[async_trait]
+impl Store for MySqlStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { rings: false, parallel_writers: true, server_clock: true }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let Some(within) = Within::of(&request.scope)? else { return Ok(Claimed::default()) };
+        self.runner.run("claim", &Claim { statements: &self.statements, request, within }).await
+    }
+
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.settle("extend", leases, Change::Extend(micros(lease))).await
+    }
+
+    async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
+        let change = match then {
+            Delivered::Keep => Change::Ack,
+            Delivered::Delete => Change::AckDelete,
+        };
+        Ok(settled(self.settle("ack", leases, change).await?))
+    }
+
+    async fn nack(&self, nacks: &[Nack]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = nacks.iter().map(|nack| nack.lease).collect();
+        Ok(settled(self.settle("nack", &leases, Change::Nack(nacks)).await?))
+    }
+
+    async fn bury(&self, buries: &[Bury]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = buries.iter().map(|bury| bury.lease).collect();
+        Ok(settled(self.settle("bury", &leases, Change::Bury(buries)).await?))
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = releases.iter().map(|release| release.lease).collect();
+        Ok(settled(self.settle("release", &leases, Change::Release(releases)).await?))
+    }
+
+    async fn sweep(&self, scope: &Scope, max_attempts: i32, limit: u32) -> Result<Swept, StoreError> {
+        let Some(within) = Within::of(scope)? else { return Ok(Swept::default()) };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.runner.run("sweep", &Sweep { statements: &self.statements, within, max_attempts, limit }).await
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        let Some(within) = Within::of(&purge.scope)? else { return Ok(0) };
+        self.runner.run("purge", &Purging { statements: &self.statements, within, purge }).await
+    }
+
+    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
+        let Some(within) = Within::of(&replay.scope)? else { return Ok(Vec::new()) };
+        self.runner.run("replay", &Replaying { statements: &self.statements, within, replay }).await
+    }
+
+    async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
+        let Some(within) = Within::of(scope)? else { return Ok(Stats::default()) };
+        self.runner.run("stats", &Counting { statements: &self.statements, within }).await
+    }
+
+    async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
+        let Some(within) = Within::of(scope)? else { return Ok(None) };
+        let micros = self.runner.run("next_due", &LookingAhead { statements: &self.statements, within }).await?;
+        Ok(micros.map(duration))
+    }
+
+    async fn doorbell(&self, _scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
+        Ok(Box::new(NoDoorbell))
+    }
+
+    async fn ring(&self, _scope: &Scope) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Microseconds as a duration; zero if they are negative.
+fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// Counts what waits, runs and is dead.
+struct Counting<'a> {
+    statements: &'a StoreStatements,
+    within: Within,
+}
+
+impl Work for Counting<'_> {
+    type Answer = Stats;
+
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<Stats, sqlx::Error> {
+        let rows = self.within.fetch(connection, &self.statements.stats, 3, |_| {}, |_| {}).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let count = |at: usize| row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0));
+        let oldest: Option<i64> = row.try_get(4)?;
+        Ok(Stats {
+            pending: count(0)?,
+            due: count(1)?,
+            processing: count(2)?,
+            dead: count(3)?,
+            oldest_due: oldest.map_or(Duration::ZERO, duration),
+        })
+    }
+}
+
+/// Finds out when the next row becomes eligible by the passing of time alone.
+struct LookingAhead<'a> {
+    statements: &'a StoreStatements,
+    within: Within,
+}
+
+impl Work for LookingAhead<'_> {
+    /// Microseconds from now.
+    type Answer = Option<i64>;
+
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<Option<i64>, sqlx::Error> {
+        let mut soonest: Option<i64> = None;
+        for found in self.within.heads(connection, self.statements).await? {
+            let due_in = match self.within.tenant {
+                None => Some(found.due_in),
+                tenant => head(connection, self.statements, &found.namespace, tenant).await?,
+            };
+            soonest = soonest.into_iter().chain(due_in).min();
+        }
+        let rows = self.within.fetch(connection, &self.statements.next_lease, 1, |_| {}, |_| {}).await?;
+        let lease: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(soonest.into_iter().chain(lease).min())
+    }
+}

@@ -1,0 +1,4 @@
+//! What only the MySQL store promises, on a private MariaDB.
+
+#[path = "mysql/server.rs"]
+mod server;
