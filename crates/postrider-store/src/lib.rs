@@ -6,7 +6,7 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod claimed;
-#[cfg_attr(not(feature = "memory"), allow(dead_code))]
+#[cfg_attr(not(all(feature = "memory", feature = "sqlite")), allow(dead_code))]
 mod clock;
 pub mod enqueue;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -35,3 +35,5 @@ pub use memory::{MemoryStore, MemoryTransaction};
 pub use names::{InvalidName, Names};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;

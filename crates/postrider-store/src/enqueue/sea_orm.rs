@@ -10,6 +10,8 @@ impl CallerTransaction for &DatabaseTransaction {
         match self.get_database_backend() {
             #[cfg(feature = "postgres")]
             DbBackend::Postgres => crate::postgres::enqueue::sea_orm::insert(self, outbox, &rows).await,
+            #[cfg(feature = "sqlite")]
+            DbBackend::Sqlite => crate::sqlite::enqueue::sea_orm::insert(self, outbox, &rows).await,
             other => Err(EnqueueError::Database(
                 format!("the SeaORM transaction is on {other:?}; switch on Postrider's feature for that database")
                     .into(),
