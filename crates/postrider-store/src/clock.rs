@@ -12,6 +12,16 @@ pub trait Clock: Send + Sync + 'static {
     fn now_micros(&self) -> i64;
 }
 
+/// The system's clock, which somebody may set back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_micros(&self) -> i64 {
+        since_1970(SystemTime::now())
+    }
+}
+
 /// Begins at the system's time and then follows tokio's, which a test can pause and advance.
 #[derive(Debug, Clone)]
 pub struct TokioClock {
@@ -50,6 +60,11 @@ impl ManualClock {
     /// Lets time pass.
     pub fn advance(&self, duration: Duration) {
         self.0.fetch_add(micros(duration), Ordering::SeqCst);
+    }
+
+    /// Sets the clock back.
+    pub fn set_back(&self, duration: Duration) {
+        self.0.fetch_sub(micros(duration), Ordering::SeqCst);
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Outbox {
     limits: Limits,
     #[cfg(feature = "postgres")]
     pub(crate) behind_pooler: bool,
+    /// The bells and the clock of the store that this outbox was made by.
+    #[cfg(feature = "sqlite")]
+    pub(crate) neighbours: Option<Arc<crate::sqlite::Neighbours>>,
     pub(crate) statements: Arc<Statements>,
 }
 
@@ -32,16 +35,20 @@ pub(crate) struct Statements {
     pub mysql: crate::mysql::statements::EnqueueStatements,
     #[cfg(feature = "postgres")]
     pub postgres: crate::postgres::statements::EnqueueStatements,
+    #[cfg(feature = "sqlite")]
+    pub sqlite: crate::sqlite::statements::EnqueueStatements,
 }
 
 impl Statements {
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(unused_variables))]
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(unused_variables))]
     fn render(names: &Names) -> Self {
         Self {
             #[cfg(feature = "mysql")]
             mysql: crate::mysql::statements::EnqueueStatements::render(names),
             #[cfg(feature = "postgres")]
             postgres: crate::postgres::statements::EnqueueStatements::render(names),
+            #[cfg(feature = "sqlite")]
+            sqlite: crate::sqlite::statements::EnqueueStatements::render(names),
         }
     }
 }
@@ -59,6 +66,8 @@ impl Outbox {
             statements: Statements::render(&names).into(),
             #[cfg(feature = "postgres")]
             behind_pooler: false,
+            #[cfg(feature = "sqlite")]
+            neighbours: None,
             limits: Limits::default(),
             names,
         }
@@ -75,6 +84,13 @@ impl Outbox {
     #[cfg(feature = "postgres")]
     pub fn behind_pooler(mut self, yes: bool) -> Self {
         self.behind_pooler = yes;
+        self
+    }
+
+    /// Tells the bells of a store in this process when a commit is near, and goes by its clock.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn beside(mut self, neighbours: Arc<crate::sqlite::Neighbours>) -> Self {
+        self.neighbours = Some(neighbours);
         self
     }
 
@@ -105,12 +121,19 @@ impl Outbox {
         transaction: T,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Enqueued>, EnqueueError> {
-        let rows = messages.into_iter().enumerate().map(|(index, message)| self.check(index, message.into()));
-        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let rows = self.check_all(messages)?;
         if rows.is_empty() {
             return Ok(Vec::new());
         }
         transaction.insert(self, rows).await
+    }
+
+    /// Checks all messages, so that if one is refused none is written.
+    pub(crate) fn check_all<M: Into<Message>>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<NewRow>, EnqueueError> {
+        messages.into_iter().enumerate().map(|(index, message)| self.check(index, message.into())).collect()
     }
 
     fn check(&self, index: usize, message: Message) -> Result<NewRow, EnqueueError> {
@@ -122,10 +145,11 @@ impl Outbox {
 ///
 /// | users of | pass |
 /// |---|---|
-/// | sqlx | `&mut sqlx::Transaction<'_, Postgres>`, `&mut sqlx::Transaction<'_, MySql>` |
+/// | sqlx | `&mut sqlx::Transaction<'_, DB>`, on PostgreSQL, MySQL and SQLite |
 /// | tokio-postgres, deadpool | `&tokio_postgres::Transaction<'_>` |
 /// | SeaORM | `&sea_orm::DatabaseTransaction` |
 /// | diesel-async | `DieselTransaction::of(&mut connection)?`, inside `connection.transaction(…)` |
+/// | rusqlite | `&rusqlite::Transaction<'_>` to `Outbox::enqueue_blocking` |
 /// | tests in memory | `&mut MemoryTransaction` |
 ///
 /// ```

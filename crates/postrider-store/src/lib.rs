@@ -6,7 +6,7 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod claimed;
-#[cfg_attr(not(feature = "memory"), allow(dead_code))]
+#[cfg_attr(not(all(feature = "memory", feature = "sqlite")), allow(dead_code))]
 mod clock;
 pub mod enqueue;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -39,3 +39,5 @@ pub use mysql::MySqlStore;
 pub use names::{InvalidName, Names};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;

@@ -12,6 +12,8 @@ impl CallerTransaction for &DatabaseTransaction {
             DbBackend::Postgres => crate::postgres::enqueue::sea_orm::insert(self, outbox, &rows).await,
             #[cfg(feature = "mysql")]
             DbBackend::MySql => crate::mysql::enqueue::sea_orm::insert(self, outbox, &rows).await,
+            #[cfg(feature = "sqlite")]
+            DbBackend::Sqlite => crate::sqlite::enqueue::sea_orm::insert(self, outbox, &rows).await,
             other => Err(EnqueueError::Database(
                 format!("the SeaORM transaction is on {other:?}; switch on Postrider's feature for that database")
                     .into(),

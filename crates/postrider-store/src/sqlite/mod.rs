@@ -1,1 +1,17 @@
-//! The outbox on SQLite 3.35 and newer.
+//! The outbox in an SQLite file, SQLite 3.35 and newer. All processes that share the file are on one machine.
+
+mod claimed;
+mod clock;
+mod doorbell;
+pub mod enqueue;
+mod error;
+pub mod migrate;
+mod run;
+mod settings;
+pub mod statements;
+mod store;
+mod types;
+
+pub use crate::clock::{Clock, ManualClock, SystemClock};
+pub(crate) use doorbell::Neighbours;
+pub use store::SqliteStore;

@@ -1,0 +1,13 @@
+-- Takes rows whose worker died on them repeatedly; claim.sql leaves them out.
+-- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit, ?6 worker, ?7 lease µs
+-- Uses {name}_lease_idx, then the rows' numbers.
+with picked as (
+  select seq
+  from {table}
+  where status = 'processing' and locked_until < ?4
+    and attempts < coalesce(max_attempts, ?3) and {suspect}
+    and {in_scope}
+  order by locked_until
+  limit ?5
+)
+{take}

@@ -1,0 +1,90 @@
+//! Reading claimed rows.
+
+use postrider_core::store::{ClaimRequest, ClaimedMessage, LARGEST_CLAIM, Lane, Payload};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
+
+use super::types::{address, read_id};
+use crate::LANES_PER_CLAIM;
+use crate::claimed::{ClaimedRow, messages};
+
+/// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
+/// each row.
+mod column {
+    pub const ID: usize = 0;
+    pub const NAMESPACE: usize = 1;
+    pub const TOPIC: usize = 2;
+    pub const KEY: usize = 3;
+    pub const TENANT: usize = 4;
+    pub const DEDUPE_KEY: usize = 5;
+    pub const PAYLOAD: usize = 6;
+    pub const PAYLOAD_BYTES: usize = 7;
+    pub const HEADERS: usize = 8;
+    pub const ATTEMPTS: usize = 9;
+    pub const MAX_ATTEMPTS: usize = 10;
+    pub const CREATED_AT: usize = 11;
+    pub const SEQ: usize = 12;
+}
+
+/// The messages of a claim.
+pub(super) fn claimed(rows: &[SqliteRow], worker: Uuid, claimed_at: i64) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+    let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(messages(rows, worker, claimed_at))
+}
+
+fn read(row: &SqliteRow) -> Result<ClaimedRow, sqlx::Error> {
+    let seq = row.try_get(column::SEQ)?;
+    Ok(ClaimedRow {
+        id: read_id(row, column::ID)?,
+        namespace: row.try_get(column::NAMESPACE)?,
+        topic: row.try_get(column::TOPIC)?,
+        key: row.try_get(column::KEY)?,
+        tenant_id: row.try_get::<Option<Hyphenated>, _>(column::TENANT)?.map(Hyphenated::into_uuid),
+        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
+        payload: match row.try_get(column::PAYLOAD_BYTES)? {
+            Some(bytes) => Payload::Bytes(bytes),
+            None => Payload::Json(row.try_get(column::PAYLOAD)?),
+        },
+        headers: row.try_get(column::HEADERS)?,
+        attempts: row.try_get(column::ATTEMPTS)?,
+        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+        created_at: row.try_get(column::CREATED_AT)?,
+        seq,
+        address: address(seq),
+    })
+}
+
+/// What a fair claim takes, and where the next one goes on.
+pub(super) struct FairPick {
+    pub numbers: Vec<i64>,
+    pub last_lane: Option<Lane>,
+}
+
+/// Cuts what `claim_fair.sql` found down to the request's number and size; the first row always stays. The next claim
+/// goes on after the last lane that got something if this one was cut short, so that no lane loses its turn, and begins
+/// anew if it went round.
+pub(super) fn pick_fair(rows: &[SqliteRow], request: &ClaimRequest) -> Result<FairPick, sqlx::Error> {
+    let limit = request.limit.min(LARGEST_CLAIM) as usize;
+    let (mut numbers, mut size, mut last, mut was_cut) = (Vec::new(), 0_u64, None, false);
+    for row in rows {
+        let Some(seq) = row.try_get::<Option<i64>, _>(4)? else { continue };
+        if numbers.len() == limit || size >= request.max_bytes.max(1) {
+            was_cut = true;
+            break;
+        }
+        size = size.saturating_add(u64::try_from(row.try_get::<i64, _>(5)?).unwrap_or_default());
+        numbers.push(seq);
+        last = Some(row);
+    }
+    let looked_at = rows.last().map(|row| row.try_get::<i64, _>(0)).transpose()?;
+    if !was_cut {
+        last = rows.last().filter(|_| looked_at == i64::try_from(LANES_PER_CLAIM).ok());
+    }
+    Ok(FairPick { numbers, last_lane: last.map(lane).transpose()? })
+}
+
+fn lane(row: &SqliteRow) -> Result<Lane, sqlx::Error> {
+    Ok(Lane { namespace: row.try_get(1)?, topic: row.try_get(2)?, tenant: read_id(row, 3)? })
+}

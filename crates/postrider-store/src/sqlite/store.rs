@@ -1,0 +1,435 @@
+//! The relay's verbs on SQLite, one short transaction each, and none where a plain read says that there is nothing to do.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::doorbell::Doorbell;
+use postrider_core::lease::Lease;
+use postrider_core::store::{
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, LARGEST_CLAIM, Nack, Purge, Release,
+    Replay, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
+};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{Row, SqlitePool};
+use uuid::Uuid;
+
+use super::claimed::{claimed, pick_fair};
+use super::clock::{Mark, ago};
+use super::doorbell::{Neighbours, SqliteDoorbell};
+use super::error::for_relay;
+use super::migrate;
+use super::run::Runner;
+use super::settings;
+use super::statements::{Padded, Step, StoreStatements};
+use super::types::{Bound, address, json, number, read_id};
+use crate::clock::{Clock, SystemClock, between, micros};
+use crate::enqueue::Outbox;
+use crate::names::Names;
+
+/// How long a connection of [`SqliteStore::open`] waits for the write lock before it answers that the file is busy.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many connections the pool of [`SqliteStore::open`] has at most.
+const CONNECTIONS: u32 = 10;
+/// How many rows SQLite's thread may be ahead of who reads them.
+const ROW_BUFFER: usize = 1_024;
+
+/// An outbox in an SQLite file, as a relay sees it. Cheap to clone.
+///
+/// The file must be on a local disk and in WAL mode with `synchronous=FULL`; both are checked when the store is first
+/// used. SQLite has one writer at a time, so producers should begin their transactions with the write lock, and keep
+/// them short:
+///
+/// ```
+/// # use postrider_store::{EnqueueError, SqliteStore};
+/// # async fn place(store: SqliteStore, message: postrider_core::Message) -> Result<(), Box<dyn std::error::Error>> {
+/// let outbox = store.outbox();
+/// let mut transaction = store.pool().begin_with("begin immediate").await?;
+/// // the change itself
+/// outbox.enqueue(&mut transaction, message).await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With a plain `begin`, a transaction that reads before it writes may find that somebody else wrote meanwhile, and has
+/// to be tried again as a whole ([`EnqueueError::is_retryable`](crate::EnqueueError::is_retryable)).
+///
+/// A store keeps up to four connections of the pool while it lives, and a dispatcher opens one more outside of the pool
+/// to watch the file. Take the [`outbox`](Self::outbox) from the store that the dispatcher runs on, if both are in one
+/// process: then a message is picked up within about a millisecond of its commit, and otherwise within about ten.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    runner: Runner,
+    names: Names,
+    neighbours: Arc<Neighbours>,
+}
+
+impl SqliteStore {
+    /// The outbox with these names in the pool's database. Opens no connection.
+    pub fn new(pool: SqlitePool, names: Names) -> Self {
+        Self::over(pool, names, Arc::new(SystemClock))
+    }
+
+    fn over(pool: SqlitePool, names: Names, clock: Arc<dyn Clock>) -> Self {
+        let neighbours = Neighbours::new(clock.clone()).into();
+        Self { runner: Runner::new(pool, names.clone(), clock), names, neighbours }
+    }
+
+    /// Opens a file, and makes it if it is missing, with the settings that an outbox needs; the names are the default
+    /// ones. [`pool`](Self::pool) is there for the application too.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(SqliteConnectOptions::new().filename(path), Names::default()).await
+    }
+
+    /// Opens a file with other options and names. The settings that an outbox needs are added to them.
+    pub async fn open_with(options: SqliteConnectOptions, names: Names) -> Result<Self, StoreError> {
+        settings::names_are_plain(&names)?;
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_TIMEOUT)
+            .row_buffer_size(ROW_BUFFER);
+        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
+        let store = Self::new(pool.map_err(|error| for_relay("open the file", error))?, names);
+        store.runner.check_settings().await?;
+        Ok(store)
+    }
+
+    /// Accepts `synchronous=NORMAL`: after a power failure the last commits may be gone, the producers' as well as the
+    /// relays', so that delivered messages are sent again and changes that were told to others never happened here.
+    pub fn relaxed_durability(mut self, yes: bool) -> Self {
+        self.runner.relaxed = yes;
+        self
+    }
+
+    /// Replaces the clock, for tests.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        let relaxed = self.runner.relaxed;
+        Self::over(self.runner.pool, self.names, Arc::new(clock)).relaxed_durability(relaxed)
+    }
+
+    /// Brings the schema up to date; safe to call from every process at start.
+    pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
+        self.runner.check_settings().await?;
+        migrate::run(&self.runner.pool, &self.names).await
+    }
+
+    /// The producer's side of the same outbox. It tells this store's sleeping dispatchers when a commit is near.
+    pub fn outbox(&self) -> Outbox {
+        Outbox::new(self.names.clone()).beside(self.neighbours.clone())
+    }
+
+    /// The connections, which the application may use too.
+    pub fn pool(&self) -> &SqlitePool {
+        &self.runner.pool
+    }
+
+    /// The statements it runs, for reviews and tests.
+    pub fn statements(&self) -> &StoreStatements {
+        &self.runner.statements
+    }
+
+    /// Looks whether a claim would find something, without the write lock; answers the namespaces with due rows, and
+    /// whether leases have run out.
+    async fn look(&self, request: &ClaimRequest) -> Result<Look, StoreError> {
+        let sql = match &request.order {
+            ClaimOrder::Suspects => &self.runner.statements.look_suspects,
+            _ => &self.runner.statements.look,
+        };
+        let failed = |error| for_relay("claim", error);
+        for repair in [true, false] {
+            let now = self.runner.clock.now_micros();
+            let bind = |bound: &mut Bound, _: i64| {
+                bound.scope(&request.scope).add(request.max_attempts).add(now);
+            };
+            let rows = self.runner.read("claim", sql, bind).await?;
+            let look = Look::read(only("claim", &rows)?).map_err(failed)?;
+            let set_back = matches!(Mark::compare(look.seen, now), Mark::Repair(_));
+            if !repair || !(set_back || look.ahead) {
+                return Ok(look);
+            }
+            self.runner.repair_fresh_rows().await.map_err(failed)?;
+        }
+        Ok(Look::default())
+    }
+
+    async fn claim_fair(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let ClaimOrder::Fair { after } = &request.order else { return Ok(Claimed::default()) };
+        let failed = |error| for_relay("claim", error);
+        let statements = &self.runner.statements;
+        let mut writing = self.runner.begin("claim").await?;
+        let mut bound = request_bound(request, writing.now);
+        let (namespace, topic) = after.as_ref().map_or(("", ""), |lane| (&lane.namespace, &lane.topic));
+        bound.add(namespace.to_owned()).add(topic.to_owned()).add(after.as_ref().map(|lane| lane.tenant.hyphenated()));
+        let rows = writing.run(&statements.claim_fair, &mut bound).await.map_err(failed)?;
+        let pick = pick_fair(&rows, request).map_err(failed)?;
+        if pick.numbers.is_empty() {
+            writing.commit().await.map_err(failed)?;
+            return Ok(Claimed { messages: Vec::new(), last_lane: pick.last_lane });
+        }
+        let mut bound = request_bound(request, writing.now);
+        bound.id(request.worker).add(micros(request.lease)).add(0_i64).add(json(pick.numbers));
+        let now = writing.now;
+        let rows = writing.finish(&statements.claim_picked, &mut bound).await.map_err(failed)?;
+        let messages = claimed(&rows, request.worker, now).map_err(failed)?;
+        Ok(Claimed { messages, last_lane: pick.last_lane })
+    }
+
+    /// Runs a settling statement for all leases in one transaction; `head` are its parameters after the time, and `each`
+    /// adds what a lease has beyond its fence. Answers the rows' numbers by id and attempt: two attempts of one row may be
+    /// in the same batch.
+    async fn settle<B>(
+        &self,
+        verb: &'static str,
+        sql: &Padded,
+        leases: &[Lease],
+        head: &[i64],
+        each: B,
+    ) -> Result<HashMap<(Uuid, i32), i64>, StoreError>
+    where
+        B: Fn(&mut Bound, usize) + Send + Sync,
+    {
+        let mut found = HashMap::with_capacity(leases.len());
+        if leases.is_empty() {
+            return Ok(found);
+        }
+        let failed = |error| for_relay(verb, error);
+        let mut writing = Some(self.runner.begin(verb).await?);
+        let all: Vec<usize> = (0..leases.len()).collect();
+        let mut portions = sql.split(&all).peekable();
+        while let Some((step, portion)) = portions.next() {
+            let Some(mut open) = writing.take() else { break };
+            let mut bound = Bound::default();
+            bound.add(open.now);
+            for value in head {
+                bound.add(*value);
+            }
+            for at in portion {
+                let lease = &leases[*at];
+                bound.add(number(lease.address)).id(lease.id).id(lease.worker).add(lease.attempt);
+                each(&mut bound, *at);
+            }
+            let rows = if portions.peek().is_some() {
+                let rows = open.run(step, &mut bound).await;
+                writing = Some(open);
+                rows
+            } else {
+                open.finish(step, &mut bound).await
+            };
+            for row in rows.map_err(failed)? {
+                let key = (read_id(&row, 0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+                found.insert(key, row.try_get(2).map_err(failed)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Runs one statement in a transaction of its own.
+    async fn write<A>(&self, verb: &'static str, step: &Step, arguments: A) -> Result<Vec<SqliteRow>, StoreError>
+    where
+        A: Fn(&mut Bound, i64) + Send + Sync,
+    {
+        let writing = self.runner.begin(verb).await?;
+        let mut bound = Bound::default();
+        arguments(&mut bound, writing.now);
+        writing.finish(step, &mut bound).await.map_err(|error| for_relay(verb, error))
+    }
+}
+
+/// What there is to claim.
+#[derive(Default)]
+struct Look {
+    seen: i64,
+    ahead: bool,
+    expired: bool,
+    due: Vec<String>,
+}
+
+impl Look {
+    fn read(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        let due: String = row.try_get(3)?;
+        let due = serde_json::from_str(&due).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        Ok(Self { seen: row.try_get(0)?, ahead: row.try_get(1)?, expired: row.try_get(2)?, due })
+    }
+}
+
+/// The parameters that all claims begin with.
+fn request_bound(request: &ClaimRequest, now: i64) -> Bound {
+    let mut bound = Bound::default();
+    bound.scope(&request.scope).add(request.max_attempts).add(now).add(i64::from(request.limit.min(LARGEST_CLAIM)));
+    bound
+}
+
+fn answers(leases: &[Lease], found: &HashMap<(Uuid, i32), i64>) -> Vec<Settled> {
+    let settled = |lease: &Lease| match found.contains_key(&(lease.id, lease.attempt)) {
+        true => Settled::Done,
+        false => Settled::LeaseLost,
+    };
+    leases.iter().map(settled).collect()
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { rings: true, parallel_writers: false, server_clock: false }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let look = self.look(request).await?;
+        let statements = &self.runner.statements;
+        let step = match &request.order {
+            ClaimOrder::Due if look.expired || !look.due.is_empty() => &statements.claim,
+            ClaimOrder::Fair { .. } if !look.due.is_empty() => return self.claim_fair(request).await,
+            ClaimOrder::Suspects if look.expired => &statements.claim_suspects,
+            _ => return Ok(Claimed::default()),
+        };
+        let failed = |error| for_relay("claim", error);
+        let writing = self.runner.begin("claim").await?;
+        let now = writing.now;
+        let mut bound = request_bound(request, now);
+        bound.id(request.worker).add(micros(request.lease));
+        if request.order == ClaimOrder::Due {
+            let namespaces = i64::try_from(look.due.len()).unwrap_or(i64::MAX);
+            // Never below one, because the first row is always taken.
+            bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
+            bound.add(json(look.due)).add(namespaces);
+        }
+        let rows = writing.finish(step, &mut bound).await.map_err(failed)?;
+        let messages = claimed(&rows, request.worker, now).map_err(failed)?;
+        Ok(Claimed { messages, last_lane: None })
+    }
+
+    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
+        let head = [micros(lease)];
+        let found = self.settle("extend", &self.runner.statements.extend, leases, &head, |_, _| {}).await?;
+        let renewed =
+            |lease: &Lease| found.get(&(lease.id, lease.attempt)).map(|seq| Lease { address: address(*seq), ..*lease });
+        Ok(leases.iter().map(renewed).collect())
+    }
+
+    async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
+        let sql = match then {
+            Delivered::Keep => &self.runner.statements.ack,
+            Delivered::Delete => &self.runner.statements.ack_delete,
+        };
+        Ok(answers(leases, &self.settle("ack", sql, leases, &[], |_, _| {}).await?))
+    }
+
+    async fn nack(&self, nacks: &[Nack]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = nacks.iter().map(|nack| nack.lease).collect();
+        let each = |bound: &mut Bound, at: usize| {
+            bound.add(micros(nacks[at].delay)).add(nacks[at].error.clone());
+        };
+        Ok(answers(&leases, &self.settle("nack", &self.runner.statements.nack, &leases, &[], each).await?))
+    }
+
+    async fn bury(&self, buries: &[Bury]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = buries.iter().map(|bury| bury.lease).collect();
+        let each = |bound: &mut Bound, at: usize| {
+            bound.add(buries[at].error.clone());
+        };
+        Ok(answers(&leases, &self.settle("bury", &self.runner.statements.bury, &leases, &[], each).await?))
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Settled>, StoreError> {
+        let leases: Vec<Lease> = releases.iter().map(|release| release.lease).collect();
+        let each = |bound: &mut Bound, at: usize| {
+            bound.add(micros(releases[at].delay)).add(releases[at].error.clone());
+        };
+        Ok(answers(&leases, &self.settle("release", &self.runner.statements.release, &leases, &[], each).await?))
+    }
+
+    async fn sweep(&self, scope: &Scope, max_attempts: i32, limit: u32) -> Result<Swept, StoreError> {
+        let failed = |error| for_relay("sweep", error);
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(scope).add(max_attempts).add(now).add(i64::from(limit));
+        };
+        let rows = self.runner.read("sweep", &self.runner.statements.sweep_look, bind).await?;
+        let row = only("sweep", &rows)?;
+        let (spent, suspects): (String, bool) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        if spent == "[]" {
+            return Ok(Swept { buried: Vec::new(), suspects });
+        }
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.add(now).add(max_attempts).add(spent.clone());
+        };
+        let rows = self.write("sweep", &self.runner.statements.sweep, bind).await?;
+        let buried = rows.iter().map(|row| read_id(row, 0)).collect::<Result<_, _>>();
+        Ok(Swept { buried: buried.map_err(failed)?, suspects })
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        let statements = &self.runner.statements;
+        let (look, step) = match purge.finished {
+            Finished::Delivered => (&statements.purge_delivered_look, &statements.purge_delivered),
+            Finished::Dead => (&statements.purge_dead_look, &statements.purge_dead),
+        };
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&purge.scope).add(ago(now, purge.older_than));
+        };
+        let rows = self.runner.read("purge", look, bind).await?;
+        let any: bool = only("purge", &rows)?.try_get(0).map_err(|error| for_relay("purge", error))?;
+        if !any {
+            return Ok(0);
+        }
+        let deleted = self.write("purge", step, |bound, now| {
+            bind(bound, now);
+            bound.add(i64::from(purge.limit));
+        });
+        Ok(deleted.await?.len() as u64)
+    }
+
+    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
+        let ids = replay.ids.as_ref().map(|ids| json(ids.iter().map(|id| id.hyphenated().to_string())));
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&replay.scope).add(replay.topic.clone()).add(ids.clone());
+            bound.add(i64::from(replay.limit)).add(now);
+        };
+        let rows = self.write("replay", &self.runner.statements.replay, bind).await?;
+        rows.iter().map(|row| read_id(row, 0).map_err(|error| for_relay("replay", error))).collect()
+    }
+
+    async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
+        let now = self.runner.clock.now_micros();
+        let bind = |bound: &mut Bound, _: i64| {
+            bound.scope(scope).add(now);
+        };
+        let rows = self.runner.read("stats", &self.runner.statements.stats, bind).await?;
+        let row = only("stats", &rows)?;
+        let read = || {
+            let count = |at: usize| row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0));
+            let oldest: Option<i64> = row.try_get(4)?;
+            let oldest_due = oldest.map_or(Duration::ZERO, |oldest| between(oldest, now));
+            Ok(Stats { pending: count(0)?, due: count(1)?, processing: count(2)?, dead: count(3)?, oldest_due })
+        };
+        read().map_err(|error| for_relay("stats", error))
+    }
+
+    async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
+        let bind = |bound: &mut Bound, _: i64| {
+            bound.scope(scope);
+        };
+        let rows = self.runner.read("next_due", &self.runner.statements.next_due, bind).await?;
+        let due_at: Option<i64> = only("next_due", &rows)?.try_get(0).map_err(|error| for_relay("next_due", error))?;
+        let now = self.runner.clock.now_micros();
+        Ok(due_at.map(|due_at| between(now, due_at)))
+    }
+
+    async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
+        Ok(Box::new(SqliteDoorbell::new(self.runner.clone(), &self.neighbours, scope)))
+    }
+
+    async fn ring(&self, _scope: &Scope) -> Result<(), StoreError> {
+        self.neighbours.ring();
+        Ok(())
+    }
+}
+
+fn only<'a>(verb: &str, rows: &'a [SqliteRow]) -> Result<&'a SqliteRow, StoreError> {
+    rows.first()
+        .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
+}
