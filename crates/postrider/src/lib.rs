@@ -46,9 +46,12 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `postgres` (default) | `PostgresStore`, and `enqueue` for sqlx transactions |
+//! | `sqlite` (default) | `SqliteStore`, and `enqueue` for sqlx transactions on SQLite |
+//! | `postgres` | `PostgresStore`, and `enqueue` for sqlx transactions on PostgreSQL |
+//! | `mysql` | `MySqlStore` for MySQL and MariaDB, and `enqueue` for sqlx transactions on them |
 //! | `memory` | `MemoryStore`, for your tests |
-//! | `tokio-postgres`, `sea-orm`, `diesel-async` | `enqueue` for the transactions of these drivers |
+//! | `sea-orm` | `enqueue` for SeaORM's transactions, on every database whose feature is on |
+//! | `tokio-postgres`, `diesel-async`, `rusqlite` | `enqueue` for the transactions of these drivers |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be

@@ -11,11 +11,13 @@ mod port;
 
 pub mod checker;
 pub mod conformance;
+pub mod crash;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod source;
 pub mod wait;
 
 pub use mariadb::{MariaDb, MariaDbOptions, MySqlDatabase};
@@ -23,4 +25,5 @@ pub use pgbouncer::PgBouncer;
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use process::{Signal, Worker};
 pub use proxy::{Mode, Proxy};
+pub use source::Source;
 pub use wait::{eventually, within};

@@ -10,9 +10,12 @@ mod faults {
     mod checkers;
     mod conflicts;
     mod crashes;
+    mod everywhere;
+    mod failpoints;
     mod frozen;
     mod inside;
     mod load;
+    mod mariadb_restarts;
     mod no_faults;
     mod own_rows;
     mod poison;

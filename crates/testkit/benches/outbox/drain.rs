@@ -6,72 +6,58 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use postrider::store::Delivered;
-use postrider::{Dispatcher, Message, Names, PostgresStore, PublishError, callback};
-use sqlx::PgPool;
-use testkit::Postgres;
+use postrider::{Dispatcher, PublishError, Store, callback};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{bare, median, payload, settle_down};
+use crate::subject::Subject;
+use crate::{median, payload};
 
 const ROUNDS: usize = 3;
 
-pub async fn run(server: &Postgres) -> Result<()> {
+pub async fn run<S: Subject>(subject: &S) -> Result<()> {
     let messages: usize = std::env::var("MESSAGES").ok().map_or(Ok(200_000), |text| text.parse())?;
-    println!("drain: {messages} messages of 200 bytes, {ROUNDS} rounds");
+    println!("drain on {}: {messages} messages of 200 bytes, {ROUNDS} rounds", S::NAME);
     for (name, delete) in [("ack by update (rows kept)", false), ("ack by delete", true)] {
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let bare = bare_rate(server, messages, delete).await?;
-            let ours = our_rate(server, messages, delete).await?;
+            let bare = bare_rate(subject, messages, delete).await?;
+            let ours = our_rate(subject, messages, delete).await?;
             println!("  {name}: bare SQL {bare:.0}/s, postrider {ours:.0}/s, ratio {:.2}", ours / bare);
             ratios.push(ours / bare);
             rates.push(ours);
         }
-        println!("drain, {name}: median ratio {:.2}, median {:.0} messages/s", median(ratios), median(rates));
+        let (ratio, rate) = (median(ratios), median(rates));
+        println!("drain on {}, {name}: median ratio {ratio:.2}, median {rate:.0} messages/s", S::NAME);
     }
     Ok(())
 }
 
-async fn bare_rate(server: &Postgres, messages: usize, delete: bool) -> Result<f64> {
-    let pool = server.create_database().await?.pool().await?;
-    bare::create(&pool).await?;
-    bare::fill(&pool, messages, &payload().to_string()).await?;
-    settle_down(&pool).await?;
+async fn bare_rate<S: Subject>(subject: &S, messages: usize, delete: bool) -> Result<f64> {
+    let pool = subject.fresh().await?;
+    S::fill_bare(&pool, messages, &payload().to_string()).await?;
+    S::settle_down(&pool).await?;
     let started = Instant::now();
-    let drained = bare::drain(&pool, delete).await?;
+    let drained = S::drain_bare(&pool, delete).await?;
     let rate = messages as f64 / started.elapsed().as_secs_f64();
     ensure!(drained == messages, "drained {drained}");
     Ok(rate)
 }
 
-async fn our_rate(server: &Postgres, messages: usize, delete: bool) -> Result<f64> {
-    let pool = server.create_database().await?.pool().await?;
-    let store = PostgresStore::new(pool.clone(), Names::default());
-    store.migrate().await?;
-    fill(&pool, &store, messages).await?;
-    settle_down(&pool).await?;
+async fn our_rate<S: Subject>(subject: &S, messages: usize, delete: bool) -> Result<f64> {
+    let pool = subject.fresh().await?;
+    let store = S::store(&pool).await?;
+    S::fill(&pool, &store, messages).await?;
+    S::settle_down(&pool).await?;
     let started = Instant::now();
     drain(store, messages, delete).await?;
     let rate = messages as f64 / started.elapsed().as_secs_f64();
-    let (open,): (i64,) =
-        sqlx::query_as("select count(*) from outbox_messages where status <> 'delivered'").fetch_one(&pool).await?;
+    let open = S::left(&pool).await?;
     ensure!(open == 0, "{open} rows were not delivered");
     Ok(rate)
 }
 
-async fn fill(pool: &PgPool, store: &PostgresStore, messages: usize) -> Result<()> {
-    let (outbox, payload) = (store.outbox(), payload());
-    for _ in 0..messages / 1_000 {
-        let batch = (0..1_000).map(|_| Message::json("bench", "drain", &payload));
-        let mut transaction = pool.begin().await?;
-        outbox.enqueue_many(&mut transaction, batch).await?;
-        transaction.commit().await?;
-    }
-    Ok(())
-}
-
-async fn drain(store: PostgresStore, messages: usize, delete: bool) -> Result<()> {
+async fn drain(store: impl Store, messages: usize, delete: bool) -> Result<()> {
     let (seen, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let sink = callback({
         let (seen, all) = (seen.clone(), all.clone());

@@ -1,4 +1,4 @@
-//! Single enqueues from several clients, each in a transaction of its own, against a bare insert likewise.
+//! On PostgreSQL: single enqueues from several clients, each in a transaction of its own, against a bare insert likewise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,9 @@ use testkit::Postgres;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::{bare, median, payload, settle_down};
+use crate::bare::postgres as bare;
+use crate::subject::Subject;
+use crate::{median, payload};
 
 const SLICE: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 5;
@@ -26,9 +28,9 @@ pub async fn run(server: &Postgres) -> Result<()> {
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             sqlx::raw_sql("truncate bare; truncate outbox_messages").execute(&pool).await?;
-            settle_down(&pool).await?;
+            Postgres::settle_down(&pool).await?;
             let bare = rate(&pool, clients, Kind::Bare).await?;
-            settle_down(&pool).await?;
+            Postgres::settle_down(&pool).await?;
             let ours = rate(&pool, clients, Kind::Postrider(Outbox::default())).await?;
             ratios.push(ours / bare);
             rates.push(ours);

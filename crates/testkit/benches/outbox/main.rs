@@ -1,15 +1,18 @@
-//! How fast Postrider is on PostgreSQL, as ratios to bare SQL on the same private server in the same run.
+//! How fast Postrider is, as ratios to bare SQL on the same private server in the same run.
 //!
-//! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency]`; the server is durable (fsync on).
+//! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency postgres|mysql|sqlite]`; the databases are durable
+//! (fsync on).
 
 mod bare;
 mod drain;
 mod enqueue;
 mod latency;
+mod subject;
 
 use anyhow::Result;
-use sqlx::PgPool;
-use testkit::Postgres;
+use testkit::{MariaDb, Postgres};
+
+use crate::subject::{Files, Subject};
 
 /// The payload of every message: 200 bytes of JSON.
 pub fn payload() -> serde_json::Value {
@@ -23,27 +26,48 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Lets the server finish what earlier work left to do, so that it does not fall into the next measurement.
-pub async fn settle_down(pool: &PgPool) -> Result<()> {
-    sqlx::raw_sql("vacuum analyze").execute(pool).await?;
-    sqlx::raw_sql("checkpoint").execute(pool).await?;
-    Ok(())
-}
-
 #[tokio::main]
 async fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
-    let server =
-        Postgres::builder().durable().setting("shared_buffers", "1GB").setting("max_wal_size", "8GB").start().await?;
-    if runs("drain") {
-        drain::run(&server).await?;
+    let named = |group: &[&str], name: &str| {
+        let of_group: Vec<&String> = wanted.iter().filter(|word| group.contains(&word.as_str())).collect();
+        of_group.is_empty() || of_group.iter().any(|word| *word == name)
+    };
+    let on = |name: &str| named(&["postgres", "mysql", "sqlite"], name);
+    let runs = |name: &str| named(&["drain", "enqueue", "latency"], name);
+    if on("postgres") {
+        let server = Postgres::builder()
+            .durable()
+            .setting("shared_buffers", "1GB")
+            .setting("max_wal_size", "8GB")
+            .start()
+            .await?;
+        if runs("enqueue") {
+            enqueue::run(&server).await?;
+        }
+        drain_and_latency(&server, runs("drain"), runs("latency")).await?;
     }
-    if runs("enqueue") {
-        enqueue::run(&server).await?;
+    if on("mysql") {
+        let server = MariaDb::builder()
+            .durable()
+            .setting("innodb_buffer_pool_size", "1G")
+            .setting("innodb_log_file_size", "1G")
+            .start()
+            .await?;
+        drain_and_latency(&server, runs("drain"), runs("latency")).await?;
     }
-    if runs("latency") {
-        latency::run(&server).await?;
+    if on("sqlite") {
+        drain_and_latency(&Files::new()?, runs("drain"), runs("latency")).await?;
+    }
+    Ok(())
+}
+
+async fn drain_and_latency<S: Subject>(subject: &S, drains: bool, waits: bool) -> Result<()> {
+    if drains {
+        drain::run(subject).await?;
+    }
+    if waits {
+        latency::run(subject).await?;
     }
     Ok(())
 }

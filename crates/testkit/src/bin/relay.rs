@@ -16,9 +16,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use futures::future::join_all;
-use postrider::{ClaimedMessage, Dispatcher, Names, PostgresStore, PublishError, callback};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use postrider::{ClaimedMessage, Dispatcher, PublishError, Store, callback};
+use testkit::Source;
 use testkit::checker::arrivals::Recorder;
+use testkit::crash::{Crash, CrashingStore, Point};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::{Context as LayerContext, Layer, SubscriberExt};
@@ -38,6 +39,8 @@ enum Kind {
     Hang,
     /// Aborts the process if the topic is `poison`, and records it otherwise.
     Poison,
+    /// Fails the first attempt of each message, and records the others.
+    Flaky,
 }
 
 impl FromStr for Kind {
@@ -48,6 +51,7 @@ impl FromStr for Kind {
             "record" => Ok(Self::Record),
             "hang" => Ok(Self::Hang),
             "poison" => Ok(Self::Poison),
+            "flaky" => Ok(Self::Flaky),
             _ => bail!("{word} is no kind of sink"),
         }
     }
@@ -69,6 +73,8 @@ struct Settings {
     grace: Duration,
     sink: Kind,
     delay: Duration,
+    /// Where the process ends by itself.
+    crash: Option<Crash>,
 }
 
 impl Settings {
@@ -90,6 +96,7 @@ impl Settings {
             grace: millis("GRACE_MS", 10_000)?,
             sink: setting("SINK", Kind::Record)?,
             delay: millis("DELAY_MS", 0)?,
+            crash: var("CRASH_AT").ok().map(|text| text.parse()).transpose()?,
         })
     }
 }
@@ -132,19 +139,23 @@ async fn main() -> Result<ExitCode> {
     Ok(if abandoned == 0 { ExitCode::SUCCESS } else { ABANDONED.into() })
 }
 
-/// Its connections bear the worker's id, so that the checkers know who changed a row.
+/// Its connections bear the worker's id, so that the checkers know who changed a row, where the database has names for
+/// connections.
 async fn dispatcher(settings: &Settings, recorder: Recorder) -> Result<Dispatcher> {
     let worker = Uuid::now_v7();
-    let options: PgConnectOptions = settings.database_url.parse()?;
-    let pool = PgPoolOptions::new()
-        .max_connections(settings.connections)
-        .connect_with(options.application_name(&worker.to_string()))
-        .await
-        .context("cannot connect to the database")?;
+    let source = Source::connect(&settings.database_url, &worker.to_string(), settings.connections).await?;
     println!("worker {worker}");
-    let (kind, delay) = (settings.sink, settings.delay);
-    let sink = callback(move |message| publish(kind, delay, recorder.clone(), message));
-    Ok(Dispatcher::builder(PostgresStore::new(pool, Names::default()), sink)
+    let store: Arc<dyn Store> = match settings.crash.clone() {
+        Some(crash) => Arc::new(CrashingStore::new(source.store(), crash)),
+        None => source.store(),
+    };
+    let ours = settings.clone();
+    let sink = callback(move |message| publish(ours.clone(), recorder.clone(), message));
+    let mut builder = Dispatcher::builder_shared(store, Arc::new(sink));
+    if settings.crash.is_some() {
+        builder = builder.purge_delivered_after(Duration::from_secs(3600));
+    }
+    Ok(builder
         .worker_id(worker)
         .lease(settings.lease)
         .poll_interval(settings.poll)
@@ -157,17 +168,28 @@ async fn dispatcher(settings: &Settings, recorder: Recorder) -> Result<Dispatche
         .build()?)
 }
 
-async fn publish(kind: Kind, delay: Duration, recorder: Recorder, message: ClaimedMessage) -> Result<(), PublishError> {
+async fn publish(settings: Settings, recorder: Recorder, message: ClaimedMessage) -> Result<(), PublishError> {
     let begun = SystemTime::now();
-    if kind == Kind::Poison && message.topic == "poison" {
-        std::process::abort();
+    let crash_at = |point| settings.crash.iter().for_each(|crash| crash.at(point));
+    crash_at(Point::BeforePublish);
+    match settings.sink {
+        Kind::Poison if message.topic == "poison" => std::process::abort(),
+        Kind::Flaky if message.attempts == 1 => return Err(PublishError::retry("the first attempt fails")),
+        Kind::Hang => {
+            println!("began {}", message.id);
+            std::future::pending::<()>().await;
+        }
+        _ => {}
     }
-    if kind == Kind::Hang {
-        println!("began {}", message.id);
-        std::future::pending::<()>().await;
+    tokio::time::sleep(settings.delay).await;
+    let mut recording = Box::pin(recorder.record(message, begun));
+    // Sent, and perhaps written, but not answered.
+    if futures::poll!(&mut recording).is_pending() {
+        crash_at(Point::MidPublish);
     }
-    tokio::time::sleep(delay).await;
-    recorder.record(message, begun).await.map_err(|error| PublishError::unknown(error.to_string()))
+    recording.await.map_err(|error| PublishError::unknown(error.to_string()))?;
+    crash_at(Point::AfterPublish);
+    Ok(())
 }
 
 /// A thread of its own, because it must not depend on the runtime that the faults are about.

@@ -43,41 +43,7 @@ pub use harness::{Harness, RowView};
 #[macro_export]
 macro_rules! conformance {
     ($harness:ty) => {
-        $crate::conformance_tests! { $harness, enqueue,
-            s0_26_s0_32_s0_50_a_new_row_is_pending_due_now_and_not_leased
-            s0_9_the_row_has_the_id_of_the_message
-            r01_s0_46_a_rolled_back_message_leaves_no_row
-            s0_42_a_message_is_not_claimable_before_its_commit
-            s0_43_s0_44_a_dedupe_key_that_is_there_writes_no_second_row
-            s0_44_a_duplicate_leaves_the_transaction_usable
-            s0_88_one_call_with_a_key_twice_writes_one_row
-            s0_43_a_transaction_sees_the_keys_it_wrote_itself
-            s0_35_a_dedupe_key_counts_within_its_namespace_and_topic
-            t30_finished_rows_still_hold_their_dedupe_keys
-            r03_s0_45_s0_89_the_loser_of_a_race_waits_and_learns_the_winner_s_id
-            r03_a_key_is_free_again_when_its_first_producer_rolls_back
-            r03_producers_that_wait_for_each_other_get_a_retryable_error
-            r08_s0_38_s0_39_a_key_that_is_not_the_tenant_s_is_refused_and_the_transaction_lives
-            s0_40_tenant_and_dedupe_key_are_free_without_each_other
-            r06_if_one_of_many_messages_is_refused_none_is_written
-            many_messages_are_answered_in_their_order
-            no_message_at_all_is_fine
-            r07_every_field_comes_through_unchanged
-            r07_absent_fields_stay_absent
-            r07_bytes_arrive_byte_for_byte_with_their_content_type
-            r07_json_is_the_same_value_and_the_same_bytes_on_every_attempt
-        }
-        $crate::conformance_tests! { $harness, load,
-            r01_what_many_producers_committed_is_there_and_nothing_else
-            r03_of_many_producers_with_one_key_one_wins_and_no_transaction_fails
-            r06_extremes_are_taken_and_arrive
-            r06_whatever_is_refused_leaves_the_transaction_usable
-        }
-        $crate::conformance_tests! { $harness, fidelity,
-            r07_any_bytes_arrive_byte_for_byte_on_every_attempt
-            r07_any_json_arrives_as_the_same_value_with_exact_numbers
-            r07_the_values_that_bit_others_arrive_unchanged
-        }
+        $crate::conformance_of_producers! { $harness }
         $crate::conformance_tests! { $harness, claim,
             s0_57_claim_sets_state_attempt_owner_and_lease
             s0_31_a_claim_says_when_the_message_was_written_and_how_old_it_is
@@ -234,6 +200,49 @@ macro_rules! conformance {
             i6_a_random_walk_keeps_to_the_state_machine_seed_2
             i6_a_random_walk_keeps_to_the_state_machine_seed_3
             i6_a_random_walk_keeps_to_the_state_machine_seed_4
+        }
+    };
+}
+
+/// Makes one test per promise about producers, for another driver of a store that [`conformance!`](crate::conformance!)
+/// runs for.
+#[macro_export]
+macro_rules! conformance_of_producers {
+    ($harness:ty) => {
+        $crate::conformance_tests! { $harness, enqueue,
+            s0_26_s0_32_s0_50_a_new_row_is_pending_due_now_and_not_leased
+            s0_9_the_row_has_the_id_of_the_message
+            r01_s0_46_a_rolled_back_message_leaves_no_row
+            s0_42_a_message_is_not_claimable_before_its_commit
+            s0_43_s0_44_a_dedupe_key_that_is_there_writes_no_second_row
+            s0_44_a_duplicate_leaves_the_transaction_usable
+            s0_88_one_call_with_a_key_twice_writes_one_row
+            s0_43_a_transaction_sees_the_keys_it_wrote_itself
+            s0_35_a_dedupe_key_counts_within_its_namespace_and_topic
+            t30_finished_rows_still_hold_their_dedupe_keys
+            r03_s0_45_s0_89_the_loser_of_a_race_waits_and_learns_the_winner_s_id
+            r03_a_key_is_free_again_when_its_first_producer_rolls_back
+            r03_producers_that_wait_for_each_other_get_a_retryable_error
+            r08_s0_38_s0_39_a_key_that_is_not_the_tenant_s_is_refused_and_the_transaction_lives
+            s0_40_tenant_and_dedupe_key_are_free_without_each_other
+            r06_if_one_of_many_messages_is_refused_none_is_written
+            many_messages_are_answered_in_their_order
+            no_message_at_all_is_fine
+            r07_every_field_comes_through_unchanged
+            r07_absent_fields_stay_absent
+            r07_bytes_arrive_byte_for_byte_with_their_content_type
+            r07_json_is_the_same_value_and_the_same_bytes_on_every_attempt
+        }
+        $crate::conformance_tests! { $harness, load,
+            r01_what_many_producers_committed_is_there_and_nothing_else
+            r03_of_many_producers_with_one_key_one_wins_and_no_transaction_fails
+            r06_extremes_are_taken_and_arrive
+            r06_whatever_is_refused_leaves_the_transaction_usable
+        }
+        $crate::conformance_tests! { $harness, fidelity,
+            r07_any_bytes_arrive_byte_for_byte_on_every_attempt
+            r07_any_json_arrives_as_the_same_value_with_exact_numbers
+            r07_the_values_that_bit_others_arrive_unchanged
         }
     };
 }

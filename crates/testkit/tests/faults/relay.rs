@@ -24,6 +24,8 @@ pub struct Settings {
     pub grace_ms: u64,
     pub sink: &'static str,
     pub delay_ms: u64,
+    /// Where it ends by itself, as `POINT:TIMES`; see `testkit::crash`.
+    pub crash_at: Option<String>,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             grace_ms: 10_000,
             sink: "record",
             delay_ms: 0,
+            crash_at: None,
         }
     }
 }
@@ -59,7 +62,8 @@ impl Settings {
     }
 
     fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let crash = self.crash_at.iter().map(|at| ("CRASH_AT", at.clone()));
+        let settings = [
             ("LEASE_MS", self.lease_ms.to_string()),
             ("POLL_MS", self.poll_ms.to_string()),
             ("DISPATCHERS", self.dispatchers.to_string()),
@@ -70,7 +74,8 @@ impl Settings {
             ("GRACE_MS", self.grace_ms.to_string()),
             ("SINK", self.sink.to_owned()),
             ("DELAY_MS", self.delay_ms.to_string()),
-        ]
+        ];
+        settings.into_iter().chain(crash).collect()
     }
 }
 
@@ -98,9 +103,14 @@ impl Relay {
 
     /// Starts a relay that may crash at once.
     pub fn spawn(scene: &Scene, settings: &Settings) -> Result<Self> {
+        Self::spawn_at(&scene.database.url(), &scene.record.url(), settings)
+    }
+
+    /// Starts a relay between an outbox and a record of arrivals; it may crash at once.
+    pub fn spawn_at(outbox: &str, record: &str, settings: &Settings) -> Result<Self> {
         let mut environment = settings.environment();
-        environment.push(("DATABASE_URL", scene.database.url()));
-        environment.push(("ARRIVALS_URL", scene.record.url()));
+        environment.push(("DATABASE_URL", outbox.to_owned()));
+        environment.push(("ARRIVALS_URL", record.to_owned()));
         let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Ok(Self { process: Worker::spawn(env!("CARGO_BIN_EXE_relay"), &[], &environment)? })
     }

@@ -1,4 +1,4 @@
-//! The bare SQL that Postrider is measured against: no dispatch, no retry, no fence beyond the status.
+//! On PostgreSQL.
 
 use anyhow::Result;
 use sqlx::encode::IsNull;

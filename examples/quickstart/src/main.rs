@@ -1,0 +1,122 @@
+//! A shop that tells of every order, in one file and without a server. Read `shop.rs` first, then `relay.rs`.
+//!
+//! `cargo run -p quickstart` places orders, each with its message in the same transaction, while a relay delivers the
+//! messages to the terminal through a line that fails now and then. At the end it proves from the database and from
+//! what the terminal got that every committed order was delivered, and no other.
+
+mod progress;
+mod proof;
+mod relay;
+mod shop;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use postrider::{SqliteStore, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::progress::Progress;
+use crate::relay::Terminal;
+use crate::shop::Shop;
+
+const USAGE: &str = "usage: quickstart [--orders N] [--file PATH] [--quiet]
+  --orders N   how many orders to place (1000)
+  --file PATH  where the database goes; a file that is there is begun anew (postrider-quickstart.db)
+  --quiet      do not print every message";
+
+/// How long the relay may take for what is left when the shop has closed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the program was asked to do.
+struct Options {
+    orders: u32,
+    file: PathBuf,
+    quiet: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = match read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}\n{USAGE}");
+            std::process::exit(2);
+        }
+    };
+    run(&options).await
+}
+
+fn read(arguments: impl IntoIterator<Item = String>) -> Result<Options> {
+    let mut options = Options { orders: 1_000, file: "postrider-quickstart.db".into(), quiet: false };
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--orders" => options.orders = value()?.parse().context("--orders needs a whole number")?,
+            "--file" => options.file = value()?.into(),
+            "--quiet" => options.quiet = true,
+            _ => bail!("{argument} is not known"),
+        }
+    }
+    Ok(options)
+}
+
+async fn run(options: &Options) -> Result<()> {
+    begin_anew(options)?;
+    let store = SqliteStore::open(&options.file).await.context("cannot open the database")?;
+    store.migrate().await.context("cannot migrate the outbox")?;
+    let shop = Shop::open(store.pool().clone(), store.outbox()).await?;
+    println!("A shop in {}: {} orders, one in ten is called off.\n", options.file.display(), options.orders);
+
+    let started = Instant::now();
+    let terminal = Arc::new(Terminal::default());
+    let progress = Progress::new(options.orders, options.quiet);
+    let stop = CancellationToken::new();
+    let dispatcher = relay::dispatcher(store.clone(), terminal.clone(), progress.clone())?;
+    let running = tokio::spawn(dispatcher.run(stop.clone()));
+    let watching = tokio::spawn(progress.clone().watch(store.clone(), shop.clone(), terminal.clone(), stop.clone()));
+
+    shop.place(options.orders).await?;
+    let all_told = tokio::time::timeout(PATIENCE, until_all_are_told(&store)).await;
+    stop.cancel();
+    let ended = running.await?;
+    watching.await?;
+    all_told.with_context(|| format!("messages are left after {PATIENCE:?}"))??;
+    anyhow::ensure!(ended.abandoned == 0, "{} publishes were cut off", ended.abandoned);
+
+    proof::of(&shop, &terminal).await?.print(started.elapsed());
+    proof::say_how_to_look(&options.file);
+    // Folds the write-ahead log into the file, so that one file is all there is.
+    store.pool().close().await;
+    Ok(())
+}
+
+/// Waits until no message waits or runs.
+async fn until_all_are_told(store: &SqliteStore) -> Result<()> {
+    loop {
+        let stats = store.stats(&postrider::store::Scope::all()).await?;
+        if stats.pending + stats.processing == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Removes what an earlier run left.
+fn begin_anew(options: &Options) -> Result<()> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut file = options.file.clone().into_os_string();
+        file.push(suffix);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", file.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
