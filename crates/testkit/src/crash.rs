@@ -85,6 +85,17 @@ impl FromStr for Crash {
     }
 }
 
+/// Ends the process once a statement has worked, also if the dispatcher loses its patience meanwhile.
+async fn crash_after(statement: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
+    let crash = tokio::spawn(async move {
+        match statement.await {
+            Ok(()) => std::process::abort(),
+            Err(error) => panic!("the statement before the crash failed: {error:?}"),
+        }
+    });
+    let _ = crash.await;
+}
+
 /// A store that crashes its process.
 pub struct CrashingStore {
     store: Arc<dyn Store>,
@@ -122,8 +133,8 @@ impl Store for CrashingStore {
     async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
         self.crash.at(Point::BeforeAck);
         if leases.len() > 1 && self.crash.is_due(Point::MidAckBatch) {
-            self.store.ack(&leases[..leases.len() / 2], then).await?;
-            std::process::abort();
+            let (store, leases) = (self.store.clone(), leases[..leases.len() / 2].to_vec());
+            crash_after(async move { store.ack(&leases, then).await.map(drop) }).await;
         }
         let answers = self.store.ack(leases, then).await?;
         self.crash.at(Point::AfterAck);
@@ -154,8 +165,9 @@ impl Store for CrashingStore {
     /// At its point it deletes some of what is finished, whatever its age, and crashes.
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
         if self.crash.is_due(Point::InPurge) {
-            self.store.purge(&Purge { older_than: Duration::ZERO, limit: 10, ..purge.clone() }).await?;
-            std::process::abort();
+            let store = self.store.clone();
+            let purge = Purge { older_than: Duration::ZERO, limit: 10, ..purge.clone() };
+            crash_after(async move { store.purge(&purge).await.map(drop) }).await;
         }
         self.store.purge(purge).await
     }
