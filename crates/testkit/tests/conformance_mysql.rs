@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::Scope;
-use postrider::{EnqueueError, Enqueued, Message, MySqlStore, Names, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, MySqlStore, Names, Outbox, State, Store};
+use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use sqlx::mysql::{MySqlPoolOptions, MySqlRow};
 use sqlx::{MySql, MySqlPool, Row, Transaction};
 use testkit::MariaDb;
-use testkit::conformance::{Harness, RowView};
+use testkit::conformance::{Harness, RowView, SeaOrm, WithSeaOrm};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
@@ -119,6 +120,18 @@ fn view(row: &MySqlRow) -> Result<RowView, sqlx::Error> {
 }
 
 testkit::conformance!(InUtc);
+
+impl SeaOrm for InUtc {
+    fn connection(&self) -> (DatabaseConnection, Outbox) {
+        (SqlxMySqlConnector::from_sqlx_mysql_pool(self.pool.clone()), self.store.outbox())
+    }
+}
+
+mod with_sea_orm {
+    use super::*;
+
+    testkit::conformance_of_producers!(WithSeaOrm<InUtc>);
+}
 
 mod r10_in_another_time_zone {
     use super::*;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use postrider::{EnqueueError, Enqueued, Message, Names, SqliteStore, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, Names, Outbox, SqliteStore, State, Store};
+use sea_orm::{DatabaseConnection, SqlxSqliteConnector};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow};
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 use tempfile::TempDir;
-use testkit::conformance::{Harness, RowView};
+use testkit::conformance::{Harness, RowView, SeaOrm, WithSeaOrm};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
@@ -103,3 +104,15 @@ fn view(row: &SqliteRow) -> Result<RowView, sqlx::Error> {
 }
 
 testkit::conformance!(OnSqlite);
+
+impl SeaOrm for OnSqlite {
+    fn connection(&self) -> (DatabaseConnection, Outbox) {
+        (SqlxSqliteConnector::from_sqlx_sqlite_pool(self.producers.clone()), self.store.outbox())
+    }
+}
+
+mod with_sea_orm {
+    use super::*;
+
+    testkit::conformance_of_producers!(WithSeaOrm<OnSqlite>);
+}

@@ -26,6 +26,7 @@ pub mod outbox;
 #[allow(missing_docs)] // the names are the promises
 pub mod retain;
 mod scene;
+mod sea_orm;
 #[allow(missing_docs)] // the names are the promises
 pub mod settle;
 #[allow(missing_docs)] // the names are the promises
@@ -38,6 +39,7 @@ pub mod wake;
 pub mod walk;
 
 pub use harness::{Harness, RowView};
+pub use sea_orm::{SeaOrm, WithSeaOrm};
 
 /// Makes one test per promise for a [`Harness`].
 #[macro_export]
