@@ -11,8 +11,13 @@ use super::statements::render;
 use crate::migration::{Migration, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 1] = [
+const MIGRATIONS: [Migration; 2] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
+    Migration {
+        version: 2,
+        name: "enqueue_procedure",
+        template: include_str!("../../sql/mysql/migrations/0002_enqueue_procedure.sql"),
+    },
 ];
 
 /// The version of the schema that this library writes and reads.
