@@ -11,8 +11,14 @@ use super::statements::render;
 use crate::migration::{Migration, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") }];
+const MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
+    Migration {
+        version: 2,
+        name: "enqueue_procedure",
+        template: include_str!("../../sql/mysql/migrations/0002_enqueue_procedure.sql"),
+    },
+];
 
 /// The version of the schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
@@ -72,12 +78,7 @@ async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<V
     refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
     let mut ran = Vec::new();
     for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
-        tracing::info!(
-            version = migration.version,
-            name = migration.name,
-            table = names.table(),
-            "migrating the outbox"
-        );
+        tracing::info!(version = migration.version, name = migration.name, table = names.table(), "migrating the outbox");
         for statement in statements(names, migration) {
             execute(connection, statement).await?;
         }
@@ -99,10 +100,7 @@ async fn lock(connection: &mut MySqlConnection, names: &Names) -> Result<(), Sto
         Some(1) => Ok(()),
         _ => Err(StoreError::new(
             StoreErrorKind::Conflict,
-            format!(
-                "another process has been migrating {:?} for {PATIENCE} seconds; see what it does, then try again",
-                names.table()
-            ),
+            format!("another process has been migrating {:?} for {PATIENCE} seconds; see what it does, then try again", names.table()),
         )),
     }
 }

@@ -236,12 +236,23 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 8] = [
+const FRAGMENTS: [(&str, &str); 9] = [
     // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
     ("{fence}", "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
     ("{of_tenant}", "(? is null or tenant_id = ?)"),
     ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
     ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),
+    // 48 bits of milliseconds, then version, variant and 74 random bits. An expression, because a default may call no
+    // function of ours.
+    (
+        "{uuid_v7}",
+        "lower(concat(
+    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 1, 8), '-',
+    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 9, 4), '-7',
+    substr(md5(uuid()), 1, 3), '-',
+    substr('89ab', 1 + floor(rand() * 4), 1), substr(md5(uuid()), 1, 3), '-',
+    substr(md5(uuid()), 1, 12)))",
+    ),
     // Microseconds since 1970 of what follows.
     ("{micros_of}", "timestampdiff(microsecond, {epoch},"),
     ("{epoch}", "timestamp '1970-01-01 00:00:00'"),
@@ -266,7 +277,6 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{table}", within(name)),
         ("{migrations}", within(&format!("{prefix}migrations"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
-        ("{enqueue_with}", within(&format!("{prefix}enqueue_with"))),
         ("{purge_lock}", lock(names, "purge")),
         ("{migrate_lock}", lock(names, "migrate")),
         ("{name}", name.to_owned()),

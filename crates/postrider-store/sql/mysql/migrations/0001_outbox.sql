@@ -5,12 +5,7 @@
 -- version, variant and 74 random bits.
 create table if not exists {table} (
   seq             bigint         not null auto_increment,
-  id              char(36)       character set ascii collate ascii_bin not null default (lower(concat(
-    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 1, 8), '-',
-    substr(lpad(hex({micros_of} {now}) div 1000), 12, '0'), 9, 4), '-7',
-    substr(md5(uuid()), 1, 3), '-',
-    substr('89ab', 1 + floor(rand() * 4), 1), substr(md5(uuid()), 1, 3), '-',
-    substr(md5(uuid()), 1, 12)))),
+  id              char(36)       character set ascii collate ascii_bin not null default ({uuid_v7}),
   namespace       varchar(200)   character set ascii collate ascii_bin not null,
   topic           varchar(200)   character set ascii collate ascii_bin not null,
   `key`           varbinary(512) null,

@@ -1,0 +1,112 @@
+//! R38: deadlocks and lock time-outs are tried again inside the store for the relay, and told to producers as such.
+
+use std::time::Duration;
+
+use postrider::store::{Bury, Delivered, Nack, Release};
+use postrider::{EnqueueError, Lease, Settled, Store};
+use tokio::time::{sleep, timeout};
+
+use crate::scene::{LEASE, OnMySql, message, pool_in};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn leases(scene: &OnMySql, count: usize) -> Vec<Lease> {
+    scene.put((0..count).map(|_| message()).collect()).await;
+    scene.claim().await.iter().map(|message| message.lease).collect()
+}
+
+/// Runs each settling verb.
+async fn settle(store: &impl Store, verb: usize, leases: &[Lease]) -> Vec<bool> {
+    let error = || "no".to_owned();
+    let done = |settled: Vec<Settled>| settled.into_iter().map(|settled| settled == Settled::Done).collect();
+    let delay = Duration::from_secs(3_600);
+    match verb {
+        0 => done(store.ack(leases, Delivered::Keep).await.expect("acked")),
+        1 => done(store.ack(leases, Delivered::Delete).await.expect("acked")),
+        2 => {
+            let nacks: Vec<_> = leases.iter().map(|lease| Nack { lease: *lease, delay, error: error() }).collect();
+            done(store.nack(&nacks).await.expect("nacked"))
+        }
+        3 => {
+            let buries: Vec<_> = leases.iter().map(|lease| Bury { lease: *lease, error: error() }).collect();
+            done(store.bury(&buries).await.expect("buried"))
+        }
+        4 => {
+            let release = |lease: &Lease| Release { lease: *lease, delay, error: None };
+            done(store.release(&leases.iter().map(release).collect::<Vec<_>>()).await.expect("released"))
+        }
+        _ => store.extend(leases, LEASE).await.expect("extended").iter().map(Option::is_some).collect(),
+    }
+}
+
+/// The other transaction changed more, so the database ends the relay's.
+#[tokio::test]
+async fn r38_a_relay_verb_that_lost_a_deadlock_is_tried_again() {
+    for verb in 0..6 {
+        let scene = OnMySql::new().await;
+        let leases = leases(&scene, 2).await;
+        scene.execute("create table others (number int); insert into others values (1), (2), (3), (4), (5), (6), (7), (8)").await;
+        let before = scene.number(DEADLOCKS).await;
+        let (low, high) = (leases[0].address.0, leases[1].address.0);
+        let mut updater = scene.pool.begin().await.expect("begun");
+        let touch = |seq: u64| sqlx::AssertSqlSafe(format!("update outbox_messages set last_error = 'x' where seq = {seq}"));
+        sqlx::raw_sql("update others set number = number + 1").execute(&mut *updater).await.expect("changed");
+        sqlx::raw_sql(touch(high)).execute(&mut *updater).await.expect("changed");
+        let (store, ours) = (scene.store.clone(), leases.clone());
+        let settling = tokio::spawn(async move { settle(&store, verb, &ours).await });
+        // The relay has the first row and waits for the second.
+        testkit::eventually(SOON, || async { scene.number(WAITING).await > 0 }).await;
+        sqlx::raw_sql(touch(low)).execute(&mut *updater).await.expect("the updater wins");
+        updater.commit().await.expect("committed");
+        let settled = timeout(SOON, settling).await.expect("it ends").expect("it does not panic");
+        assert_eq!(settled, [true, true], "verb {verb}");
+        assert!(scene.number(DEADLOCKS).await > before, "there was a deadlock");
+    }
+}
+
+const WAITING: &str = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
+    and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())";
+const DEADLOCKS: &str =
+    "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_deadlocks'";
+
+#[tokio::test]
+async fn r38_a_relay_verb_that_waited_too_long_is_tried_again() {
+    for verb in 0..6 {
+        let scene = OnMySql::new().await;
+        let leases = leases(&scene, 2).await;
+        let hasty = pool_in(&scene.database, "set session innodb_lock_wait_timeout = 1").await;
+        let store = postrider::MySqlStore::new(hasty, postrider::Names::default());
+        let mut holder = scene.pool.begin().await.expect("begun");
+        let lock = "select 1 from outbox_messages order by seq desc limit 1 for update";
+        sqlx::raw_sql(lock).execute(&mut *holder).await.expect("locked");
+        let settling = tokio::spawn(async move { settle(&store, verb, &leases).await });
+        sleep(Duration::from_millis(1_500)).await;
+        holder.rollback().await.expect("rolled back");
+        let settled = timeout(SOON, settling).await.expect("it ends").expect("it does not panic");
+        assert_eq!(settled, [true, true], "verb {verb}");
+    }
+}
+
+#[tokio::test]
+async fn r38_a_producer_that_waited_too_long_is_told_to_try_again() {
+    let scene = OnMySql::new().await;
+    let hasty = pool_in(&scene.database, "set session innodb_lock_wait_timeout = 1").await;
+    let mut first = scene.pool.begin().await.expect("begun");
+    scene.store.outbox().enqueue(&mut first, message().dedupe_key("k")).await.expect("valid");
+    let refused = scene.enqueue(&hasty, vec![message().dedupe_key("k")]).await.expect_err("the key is held");
+    assert!(matches!(refused, EnqueueError::Conflict(_)) && refused.is_retryable(), "{refused:?}");
+    first.commit().await.expect("committed");
+    assert!(!scene.enqueue(&hasty, vec![message().dedupe_key("k")]).await.expect("valid")[0].is_new());
+}
+
+/// A snapshot taken before the winner's commit does not hide it.
+#[tokio::test]
+async fn r03_a_loser_whose_snapshot_is_older_than_the_winner_still_learns_the_winner_s_id() {
+    let scene = OnMySql::new().await;
+    let mut old = scene.pool.begin().await.expect("begun");
+    sqlx::raw_sql("select count(*) from outbox_messages").execute(&mut *old).await.expect("a snapshot");
+    let won = scene.enqueue(&scene.pool, vec![message().dedupe_key("k")]).await.expect("valid")[0].id();
+    let lost = scene.store.outbox().enqueue(&mut old, message().dedupe_key("k")).await.expect("no error");
+    assert_eq!(lost, postrider::Enqueued::Already(won));
+    old.commit().await.expect("committed");
+}

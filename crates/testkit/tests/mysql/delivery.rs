@@ -1,0 +1,73 @@
+//! A plain insert gets its defaults and is delivered by a dispatcher, which polls.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider::{Dispatcher, PublishError, callback};
+use testkit::eventually;
+use tokio_util::sync::CancellationToken;
+use uuid::{Uuid, Version};
+
+use crate::scene::{OnMySql, run, pool_in};
+
+#[tokio::test]
+async fn a_plain_insert_from_any_session_is_delivered() {
+    let scene = OnMySql::new().await;
+    let elsewhere = pool_in(&scene.database, "set session time_zone = '-11:00', sql_mode = 'ANSI'").await;
+    let arrived: Arc<Mutex<Vec<(Uuid, String)>>> = Arc::default();
+    let seen = arrived.clone();
+    let sink = callback(move |message| {
+        let text = String::from_utf8_lossy(message.payload.as_bytes()).into_owned();
+        seen.lock().expect("not poisoned").push((message.id, text));
+        async { Ok::<(), PublishError>(()) }
+    });
+    let stop = CancellationToken::new();
+    let dispatcher = Dispatcher::builder(scene.store.clone(), sink).poll_interval(Duration::from_millis(100));
+    let running = tokio::spawn(dispatcher.build().expect("the settings agree").run(stop.clone()));
+    let insert = r#"insert into outbox_messages (namespace, topic, payload) values ('shop', 'order.placed', '{"n": 1.10}'), ('shop', 'order.placed', '2')"#;
+    run(&elsewhere, insert).await.expect("a plain insert works");
+    run(&scene.pool, insert).await.expect("a plain insert works");
+    eventually(Duration::from_secs(20), || async { arrived.lock().expect("not poisoned").len() == 4 }).await;
+    eventually(Duration::from_secs(20), || async {
+        scene.number("select count(*) from outbox_messages where status = 'delivered'").await == 4
+    })
+    .await;
+    stop.cancel();
+    assert_eq!(running.await.expect("it ends").abandoned, 0);
+    let arrived = arrived.lock().expect("not poisoned");
+    assert_eq!(arrived[0].1, r#"{"n": 1.10}"#, "the text is as it was written");
+    for (id, _) in arrived.iter() {
+        assert_eq!(id.get_version(), Some(Version::SortRand));
+        let (seconds, _) = id.get_timestamp().expect("it has a time").to_unix();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+        assert!(now.abs_diff(seconds) < 120, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn an_insert_that_could_not_be_delivered_is_refused() {
+    let scene = OnMySql::new().await;
+    for columns in [
+        "(namespace, topic, payload, status) values ('a', 'b', '1', 'waiting')",
+        "(namespace, topic, payload, headers) values ('a', 'b', '1', '[1]')",
+        "(namespace, topic, payload, headers) values ('a', 'b', '1', 'nonsense')",
+        "(namespace, topic, payload, id) values ('a', 'b', '1', 'seven')",
+        "(namespace, topic, payload, id) values ('a', 'b', '1', '0190B5B0-0000-7000-8000-000000000000')",
+        "(namespace, topic, payload, tenant_id) values ('a', 'b', '1', 'acme')",
+        "(namespace, topic) values ('a', 'b')",
+    ] {
+        let refused = run(&scene.pool, format!("insert into outbox_messages {columns}")).await;
+        assert!(refused.is_err(), "{columns}");
+    }
+    assert_eq!(scene.number("select count(*) from outbox_messages").await, 0);
+}
+
+/// Bytes that are no text, spaces at the end, a namespace of strange characters: nothing stops the relay.
+#[tokio::test]
+async fn strange_plain_inserts_do_not_stop_the_relay() {
+    let scene = OnMySql::new().await;
+    scene.execute("insert into outbox_messages (namespace, topic, payload, `key`, headers) values ('a ', 'b', 'no json', x'ff00', '{\"n\": 1}')").await;
+    scene.execute("insert into outbox_messages (namespace, topic, payload) values ('it''s, \"x\" \\\\', 'b', '')").await;
+    scene.execute("insert into outbox_messages (namespace, topic, payload) values ('a', '', '1')").await;
+    assert_eq!(scene.claim().await.len(), 3);
+}
