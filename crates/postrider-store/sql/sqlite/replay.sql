@@ -1,6 +1,6 @@
 -- Puts dead rows back to pending with all their attempts, oldest first.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 topic or null, ?4 ids or null (a JSON array), ?5 limit, ?6 now
--- Uses {name}_finished_idx, then the rows' numbers.
+-- Uses {name}_dead_idx, then the rows' numbers.
 update {table}
 set status = 'pending', attempts = 0, next_attempt_at = ?6, updated_at = ?6
 where seq in (

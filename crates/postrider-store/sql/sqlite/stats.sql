@@ -1,6 +1,6 @@
 -- Counts what waits, runs and is dead.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 now
--- Uses {name}_due_idx, {name}_lease_idx and {name}_finished_idx.
+-- Uses {name}_due_idx, {name}_lease_idx and {name}_dead_idx.
 select
   waiting.pending,
   waiting.due,

@@ -44,8 +44,9 @@ create index "{name}_due_idx" on "{name}" (namespace, next_attempt_at, seq) wher
 create index "{name}_lane_idx" on "{name}" (namespace, topic, {tenant}, next_attempt_at, seq) where status = 'pending';
 create index "{name}_lease_idx" on "{name}" (locked_until) where status = 'processing';
 
--- For retention, and for the operator's lists.
-create index "{name}_finished_idx" on "{name}" (status, updated_at) where status in ('delivered', 'dead');
+-- For retention, and for the operator's lists. Two, because SQLite does not see that one status is among several.
+create index "{name}_delivered_idx" on "{name}" (updated_at) where status = 'delivered';
+create index "{name}_dead_idx" on "{name}" (updated_at) where status = 'dead';
 
 create unique index "{name}_dedupe_idx" on "{name}" (namespace, topic, dedupe_key) where dedupe_key is not null;
 

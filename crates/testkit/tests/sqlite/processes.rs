@@ -1,0 +1,129 @@
+//! r47: writers and relays in processes of their own on one file, killed at random.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use testkit::{Signal, Worker, within};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::scene::{OnFile, message, put};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sqlite_process");
+const WRITERS: usize = 4;
+const RELAYS: usize = 2;
+/// The most rows a relay has in hand; as in the program.
+const IN_HAND: usize = 100;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn scale() -> usize {
+    std::env::var("POSTRIDER_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+fn dice(sides: usize) -> usize {
+    usize::from(u16::from_le_bytes([Uuid::new_v4().as_bytes()[0], Uuid::new_v4().as_bytes()[1]])) % sides
+}
+
+struct Processes<'a> {
+    scene: &'a OnFile,
+    messages: usize,
+    running: Vec<Worker>,
+}
+
+impl Processes<'_> {
+    fn start(&self, place: usize) -> Worker {
+        let file = self.scene.file("outbox.db");
+        let (role, last) = match place < WRITERS {
+            true => ("writer", self.messages.to_string()),
+            false => ("relay", self.arrivals(place).display().to_string()),
+        };
+        Worker::spawn(PROGRAM, &[role, &file.display().to_string(), &last], &[]).expect("the process starts")
+    }
+
+    fn arrivals(&self, place: usize) -> std::path::PathBuf {
+        self.scene.file(&format!("arrivals-{place}"))
+    }
+
+    /// Kills a process without warning and starts another one in its place.
+    async fn replace(&mut self, place: usize) {
+        let _ended_already = self.running[place].signal(Signal::SIGKILL);
+        self.running[place].wait(LIMIT).await.expect("it ends");
+        self.running[place] = self.start(place);
+    }
+}
+
+async fn count(scene: &OnFile, sql: &'static str) -> usize {
+    let count: i64 = sqlx::query_scalar(sql).fetch_one(scene.store.pool()).await.expect("a number");
+    usize::try_from(count).expect("a count")
+}
+
+async fn set(scene: &OnFile, sql: &'static str) -> HashSet<String> {
+    sqlx::query_scalar(sql).fetch_all(scene.store.pool()).await.expect("ids").into_iter().collect()
+}
+
+/// Complete lines only: a process that is killed may leave half of one.
+fn lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_inclusive('\n').filter_map(|line| Some(line.strip_suffix('\n')?.to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r47_no_message_is_lost_when_writers_and_relays_on_one_file_are_killed() {
+    let scene = OnFile::new().await;
+    sqlx::query("create table orders (id text primary key)").execute(scene.store.pool()).await.expect("a table");
+    let messages = 20_000 * scale();
+    let mut processes = Processes { scene: &scene, messages, running: Vec::new() };
+    processes.running = (0..WRITERS + RELAYS).map(|place| processes.start(place)).collect();
+    let (begun, mut kills, mut relay_kills) = (Instant::now(), 0, 0);
+    while count(&scene, "select count(*) from orders").await < messages && begun.elapsed() < LIMIT {
+        tokio::time::sleep(Duration::from_millis(200 + dice(600) as u64)).await;
+        let place = dice(WRITERS + RELAYS);
+        processes.replace(place).await;
+        kills += 1;
+        relay_kills += usize::from(place >= WRITERS);
+    }
+    let written = begun.elapsed();
+    let open = "select count(*) from outbox_messages where status <> 'delivered'";
+    within(LIMIT, "all messages are delivered", || async { count(&scene, open).await == 0 }).await.expect("in time");
+    println!(
+        "{kills} kills, {relay_kills} of relays; written after {written:?}, delivered after {:?}",
+        begun.elapsed()
+    );
+    let arrived: Vec<String> =
+        (WRITERS..WRITERS + RELAYS).flat_map(|place| lines(&processes.arrivals(place))).collect();
+    drop(processes);
+
+    let integrity: String =
+        sqlx::query_scalar("pragma integrity_check").fetch_one(scene.store.pool()).await.expect("a word");
+    assert_eq!(integrity, "ok");
+    let orders = set(&scene, "select id from orders").await;
+    assert!(orders.len() >= messages, "{} orders", orders.len());
+    assert_eq!(set(&scene, "select id from outbox_messages").await, orders, "an order and its message go together");
+    let mut copies: HashMap<String, usize> = HashMap::new();
+    for id in arrived {
+        *copies.entry(id).or_default() += 1;
+    }
+    assert_eq!(copies.keys().cloned().collect::<HashSet<_>>(), orders, "what was committed arrived, and nothing else");
+    let duplicates = copies.values().sum::<usize>() - copies.len();
+    println!("{} messages, {duplicates} duplicates", copies.len());
+    assert!(duplicates <= relay_kills * IN_HAND, "{duplicates} duplicates after {relay_kills} kills of relays");
+    assert!(kills > 0, "nobody was killed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p9_a_commit_wakes_a_relay_in_another_process_long_before_it_polls() {
+    let scene = OnFile::new().await;
+    let file = scene.file("outbox.db").display().to_string();
+    let arrivals = scene.file("arrivals");
+    let relay = Worker::spawn(PROGRAM, &["relay", &file, &arrivals.display().to_string()], &[]).expect("it starts");
+    relay.wait_for_line(|line| line == "ready", LIMIT).await.expect("it is ready");
+    for round in 1..=5 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        put(&scene.store, message()).await;
+        let committed = Instant::now();
+        within(LIMIT, "the message arrives", || async { lines(&arrivals).len() == round }).await.expect("in time");
+        println!("another process: {:?}", committed.elapsed());
+        assert!(committed.elapsed() < Duration::from_secs(1), "it polls every two seconds: {:?}", committed.elapsed());
+    }
+}
