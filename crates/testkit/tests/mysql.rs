@@ -22,3 +22,4 @@ mod sea_orm;
 mod server;
 #[path = "mysql/sessions.rs"]
 mod sessions;
+#[path = "mysql/scratch.rs"] mod scratch;

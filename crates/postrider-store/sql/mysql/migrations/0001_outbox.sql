@@ -26,7 +26,7 @@ create table if not exists {table} (
   delivered_at    datetime(6)    null,
   primary key (seq),
   unique key {name}_id_idx (id),
-  unique key {name}_dedupe_idx (namespace, topic, dedupe_key),
+  unique key {name}_dedupe_idx (dedupe_key, namespace, topic),
   key {name}_due_idx (status, namespace, next_attempt_at),
   key {name}_lane_idx (status, namespace, topic, tenant_id, next_attempt_at),
   key {name}_lease_idx (status, locked_until),
