@@ -67,10 +67,16 @@ enqueue: begin
             found_dedupe_key = if(json_type(json_extract(options, '$.dedupe_key')) = 'STRING', json_unquote(json_extract(options, '$.dedupe_key')), null),
             found_tenant = if(json_type(json_extract(options, '$.tenant_id')) = 'STRING', lower(json_unquote(json_extract(options, '$.tenant_id'))), null),
             found_time = if(json_type(json_extract(options, '$.deliver_at')) = 'STRING', json_unquote(json_extract(options, '$.deliver_at')), null),
-            found_type = if(json_type(json_extract(options, '$.content_type')) = 'STRING', json_unquote(json_extract(options, '$.content_type')), null),
-            bytes = if(json_type(json_extract(options, '$.payload_base64')) = 'STRING', from_base64(json_unquote(json_extract(options, '$.payload_base64'))), null);
-        if json_type(json_extract(options, '$.payload_base64')) = 'STRING' and bytes is null then
-          set problem = 'payload_base64 is not base64', advice = 'encode the bytes with the standard alphabet';
+            found_type = if(json_type(json_extract(options, '$.content_type')) = 'STRING', json_unquote(json_extract(options, '$.content_type')), null);
+        if json_type(json_extract(options, '$.payload_base64')) = 'STRING' then
+          -- MariaDB raises an error for what is no base64, MySQL answers null
+          begin
+            declare continue handler for sqlexception set bytes = null;
+            set bytes = from_base64(json_unquote(json_extract(options, '$.payload_base64')));
+          end;
+          if bytes is null then
+            set problem = 'payload_base64 is not base64', advice = 'encode the bytes with the standard alphabet';
+          end if;
         end if;
       end if;
     end if;
