@@ -8,7 +8,7 @@ use super::statements::render;
 use crate::names::Names;
 
 const SESSION: &str = "select cast(version() as char), cast(@@sql_mode as char), cast(@@character_set_client as char), \
-    cast(@@character_set_connection as char), cast(@@character_set_results as char)";
+    cast(@@character_set_connection as char), cast(@@character_set_results as char), cast(@@autocommit + 0 as char)";
 
 const ENGINE: &str = "select cast(engine as char) from information_schema.tables \
     where table_schema = {database} and table_name = '{name}'";
@@ -32,6 +32,12 @@ pub(super) async fn session(connection: &mut MySqlConnection) -> Result<(), Stor
                 "the session's {setting} is {charset:?}, which changes texts on their way; connect with charset utf8mb4 (set names utf8mb4)"
             )));
         }
+    }
+    let autocommit = read(5)?;
+    if autocommit != "1" {
+        return Err(refused(format!(
+            "the session's autocommit is {autocommit:?}, so that a statement by itself would never be committed; set autocommit to 1"
+        )));
     }
     Ok(())
 }

@@ -64,8 +64,9 @@ async fn r38_a_relay_verb_that_lost_a_deadlock_is_tried_again() {
     }
 }
 
-const WAITING: &str = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
-    and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())";
+/// Statements of others that have been running for a while.
+const WAITING: &str = "select count(*) from information_schema.processlist
+    where db = database() and id <> connection_id() and command <> 'Sleep' and time_ms > 50";
 const DEADLOCKS: &str =
     "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_deadlocks'";
 

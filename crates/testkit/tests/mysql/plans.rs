@@ -32,7 +32,7 @@ async fn fill(scene: &OnMySql, pending: u32) {
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload)
         select 'shop', 'order', '{{}}' from ({numbers} limit {pending}) as many")).await;
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload, status, attempts, updated_at)
-        select 'shop', 'order', '{{}}', 'dead', 1, timestampadd(hour, -1, utc_timestamp(6)) from ({numbers} limit 50) as many")).await;
+        select 'shop', 'order', '{{}}', 'dead', 1, timestampadd(hour, -1, utc_timestamp(6)) from ({numbers} limit 200) as many")).await;
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload, status, attempts, locked_by, locked_until)
         select 'shop', 'order', '{{}}', 'processing', 1, '{}', timestampadd(hour, 1, utc_timestamp(6)) from ({numbers} limit 50) as many", Uuid::new_v4())).await;
 }

@@ -71,7 +71,7 @@ async fn s0_38_what_rust_refuses_the_procedure_refuses_too() {
     let wide = format!("{{{}}}", (0..65).map(|at| format!("\"h{at}\": \"v\"")).collect::<Vec<_>>().join(","));
     let huge = format!("\"{}\"", "x".repeat(1_048_575));
     for pool in [&scene.pool, &loose] {
-        for (namespace, word) in [(None, "empty"), (Some(""), "empty"), (Some(&*long), "200"), (Some("sh op"), "letters"), (Some("shöp"), "letters"), (Some("shop\n"), "letters")] {
+        for (namespace, word) in [(None, "empty"), (Some(""), "empty"), (Some(&*long), "200"), (Some("sh op"), "letters"), (Some("shöp"), "letters"), (Some("shop\n"), "letters"), (Some("\u{17f}hop"), "letters")] {
             let text = refusal(pool, namespace, Some("1"), None).await;
             assert!(text.contains("namespace") && text.contains(word), "{namespace:?}: {text}");
         }

@@ -17,6 +17,7 @@ async fn r10_a_session_that_is_not_strict_or_not_utf8mb4_is_refused_and_the_erro
         ("set names utf8mb3", "character_set_client", "utf8mb4"),
         ("set character_set_connection = latin1", "character_set_connection", "utf8mb4"),
         ("set character_set_results = latin1", "character_set_results", "utf8mb4"),
+        ("set session autocommit = 0", "autocommit", "1"),
     ] {
         let good = OnMySql::new().await;
         let bad = MySqlStore::new(pool_in(&good.database, session).await, Names::default());

@@ -9,10 +9,10 @@ drop procedure if exists {enqueue}
 -- strings), deliver_at (UTC, like "2030-01-31T12:00:00Z"), max_attempts, payload_base64 and content_type (for bytes
 -- instead of JSON; the payload is then null). A refused message raises 22023 and leaves the transaction as it was.
 create procedure {enqueue}(
-  in in_namespace longtext character set utf8mb4,
-  in in_topic     longtext character set utf8mb4,
-  in in_payload   longtext character set utf8mb4,
-  in in_options   longtext character set utf8mb4
+  in in_namespace longtext character set utf8mb4 collate utf8mb4_bin,
+  in in_topic     longtext character set utf8mb4 collate utf8mb4_bin,
+  in in_payload   longtext character set utf8mb4 collate utf8mb4_bin,
+  in in_options   longtext character set utf8mb4 collate utf8mb4_bin
 )
 modifies sql data
 sql security invoker
@@ -35,13 +35,13 @@ enqueue: begin
     set problem = 'the namespace is empty', advice = 'give it at least one character';
   elseif octet_length(in_namespace) > 200 then
     set problem = concat('the namespace has ', octet_length(in_namespace), ' bytes, the limit is 200'), advice = 'shorten it';
-  elseif in_namespace not regexp '^[A-Za-z0-9._:/-]+$' then
+  elseif in_namespace regexp '[^A-Za-z0-9._:/-]' then
     set problem = 'the namespace holds a character that is not allowed', advice = 'use ASCII letters, digits and . _ - : /';
   elseif coalesce(in_topic, '') = '' then
     set problem = 'the topic is empty', advice = 'give it at least one character';
   elseif octet_length(in_topic) > 200 then
     set problem = concat('the topic has ', octet_length(in_topic), ' bytes, the limit is 200'), advice = 'shorten it';
-  elseif in_topic not regexp '^[A-Za-z0-9._:/-]+$' then
+  elseif in_topic regexp '[^A-Za-z0-9._:/-]' then
     set problem = 'the topic holds a character that is not allowed', advice = 'use ASCII letters, digits and . _ - : /';
   end if;
 
@@ -67,10 +67,16 @@ enqueue: begin
             found_dedupe_key = if(json_type(json_extract(options, '$.dedupe_key')) = 'STRING', json_unquote(json_extract(options, '$.dedupe_key')), null),
             found_tenant = if(json_type(json_extract(options, '$.tenant_id')) = 'STRING', lower(json_unquote(json_extract(options, '$.tenant_id'))), null),
             found_time = if(json_type(json_extract(options, '$.deliver_at')) = 'STRING', json_unquote(json_extract(options, '$.deliver_at')), null),
-            found_type = if(json_type(json_extract(options, '$.content_type')) = 'STRING', json_unquote(json_extract(options, '$.content_type')), null),
-            bytes = if(json_type(json_extract(options, '$.payload_base64')) = 'STRING', from_base64(json_unquote(json_extract(options, '$.payload_base64'))), null);
-        if json_type(json_extract(options, '$.payload_base64')) = 'STRING' and bytes is null then
-          set problem = 'payload_base64 is not base64', advice = 'encode the bytes with the standard alphabet';
+            found_type = if(json_type(json_extract(options, '$.content_type')) = 'STRING', json_unquote(json_extract(options, '$.content_type')), null);
+        if json_type(json_extract(options, '$.payload_base64')) = 'STRING' then
+          -- MariaDB raises an error for what is no base64, MySQL answers null
+          begin
+            declare continue handler for sqlexception set bytes = null;
+            set bytes = from_base64(json_unquote(json_extract(options, '$.payload_base64')));
+          end;
+          if bytes is null then
+            set problem = 'payload_base64 is not base64', advice = 'encode the bytes with the standard alphabet';
+          end if;
         end if;
       end if;
     end if;
@@ -83,7 +89,7 @@ enqueue: begin
       set problem = concat('the ', if(octet_length(found_key) > 512, 'key', 'dedupe key'), ' has more than 512 bytes'), advice = 'shorten it';
     elseif found_key regexp control or instr(found_key, nul) > 0 or found_dedupe_key regexp control or instr(found_dedupe_key, nul) > 0 then
       set problem = 'the key or dedupe key holds a control character', advice = 'remove it';
-    elseif found_tenant not regexp {uuid_pattern} then
+    elseif octet_length(found_tenant) <> 36 or found_tenant not regexp {uuid_pattern} then
       set problem = 'the tenant_id is not a UUID', advice = 'write it with hyphens';
     elseif found_tenant is not null and found_dedupe_key is not null
         and left(found_dedupe_key, 37) <> concat(found_tenant, '/')
@@ -103,7 +109,11 @@ enqueue: begin
 
   if problem is null and found_time is not null then
     if found_time regexp '^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?Z?$' then
-      set due_at = cast(trim(trailing 'Z' from replace(found_time, 'T', ' ')) as datetime(6));
+      begin
+        -- a day that does not exist
+        declare continue handler for sqlstate '22007' set due_at = null;
+        set due_at = cast(trim(trailing 'Z' from replace(found_time, 'T', ' ')) as datetime(6));
+      end;
     end if;
     if due_at is null or due_at < {epoch} then
       set problem = 'deliver_at is not a time between 1970 and 9999', advice = 'write it in UTC, like 2030-01-31T12:00:00Z';
@@ -132,7 +142,7 @@ enqueue: begin
       set header_names = json_keys(headers);
       while problem is null and header_at < json_length(header_names) do
         set header_name = json_unquote(json_extract(header_names, concat('$[', header_at, ']')));
-        if header_name not regexp '^[A-Za-z0-9!#$%&''*+.^_`|~-]{1,128}$' then
+        if octet_length(header_name) not between 1 and 128 or header_name regexp '[^A-Za-z0-9!#$%&''*+.^_`|~-]' then
           set problem = 'a header name is not a token', advice = 'use ASCII letters, digits and !#$%&''*+-.^_`|~';
         elseif lower(header_name) like 'postrider-%' then
           set problem = 'header names with postrider- are reserved', advice = 'choose another name';
