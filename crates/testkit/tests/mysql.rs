@@ -22,4 +22,3 @@ mod sea_orm;
 mod server;
 #[path = "mysql/sessions.rs"]
 mod sessions;
-#[path = "mysql/scratch.rs"] mod scratch;

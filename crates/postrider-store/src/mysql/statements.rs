@@ -24,6 +24,12 @@ const MOST_MESSAGES: usize = 128;
 /// The most namespaces in a scope.
 pub(super) const MOST_NAMESPACES: usize = 1_024;
 
+macro_rules! template {
+    ($name:literal) => {
+        include_str!(concat!("../../sql/mysql/", $name, ".sql"))
+    };
+}
+
 /// What a producer runs.
 #[derive(Debug)]
 pub struct EnqueueStatements {
@@ -31,6 +37,8 @@ pub struct EnqueueStatements {
     pub enqueue: Portioned,
     /// Writes nothing where the dedupe key is there already.
     pub enqueue_keyed: Portioned,
+    /// Waits until no other producer has one of the keys.
+    pub enqueue_turn: Portioned,
     /// Looks in the caller's snapshot, without locks.
     pub enqueue_find: Portioned,
     /// Looks at what is committed now, with locks.
@@ -54,6 +62,7 @@ impl EnqueueStatements {
         Self {
             enqueue: insert(""),
             enqueue_keyed: insert("on duplicate key update seq = seq"),
+            enqueue_turn: Portioned::render(&render(names, template!("enqueue_turn"), &[]), "?", MOST_MESSAGES),
             enqueue_find: find(""),
             enqueue_find_now: find("lock in share mode"),
         }
@@ -64,6 +73,7 @@ impl EnqueueStatements {
         let statements = [
             ("enqueue", &self.enqueue),
             ("enqueue with dedupe keys", &self.enqueue_keyed),
+            ("enqueue_turn", &self.enqueue_turn),
             ("enqueue_find", &self.enqueue_find),
             ("enqueue_find with locks", &self.enqueue_find_now),
         ];
@@ -118,12 +128,6 @@ pub struct StoreStatements {
     pub replay_put: Portioned,
     pub stats: Scoped,
     pub next_lease: Scoped,
-}
-
-macro_rules! template {
-    ($name:literal) => {
-        include_str!(concat!("../../sql/mysql/", $name, ".sql"))
-    };
 }
 
 impl StoreStatements {
@@ -276,6 +280,7 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
     let values = [
         ("{table}", within(name)),
         ("{migrations}", within(&format!("{prefix}migrations"))),
+        ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
         ("{purge_lock}", lock(names, "purge")),
         ("{migrate_lock}", lock(names, "migrate")),

@@ -29,7 +29,7 @@ async fn r43_a_second_run_does_nothing() {
 #[tokio::test]
 async fn r43_a_run_that_stopped_anywhere_is_repaired_by_the_next() {
     let steps = script(&Names::default()).len();
-    assert_eq!(steps, 6);
+    assert!(steps > 5, "every version has its statements and its note");
     for done in 0..=steps {
         let pool = empty().await.pool().await.expect("it answers");
         for statement in script(&Names::default()).into_iter().take(done) {
@@ -65,7 +65,8 @@ async fn r43_a_missing_right_stops_half_way_and_another_account_goes_on() {
         .expect("rights");
     let access: MySqlConnectOptions = database.access().clone().username(user).password("only-for-tests");
     let weak = MySqlPool::connect_with(access).await.expect("it may connect");
-    let refused = MySqlStore::new(weak.clone(), Names::default()).migrate().await.expect_err("no right to create routines");
+    let refused =
+        MySqlStore::new(weak.clone(), Names::default()).migrate().await.expect_err("no right to create routines");
     assert_eq!(refused.kind(), StoreErrorKind::Refused);
     let versions: Vec<i32> =
         sqlx::query_scalar("select version from postrider_migrations").fetch_all(&admin).await.expect("versions");

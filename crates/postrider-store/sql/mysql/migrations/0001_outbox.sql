@@ -36,3 +36,16 @@ create table if not exists {table} (
   constraint {name}_status_check check (status in ('pending', 'processing', 'delivered', 'dead')),
   constraint {name}_headers_check check (json_valid(headers) and json_type(headers) = 'OBJECT')
 ) engine = InnoDB, row_format = dynamic, comment = 'Transactional outbox (Postrider). One row per message.'
+-- next statement
+-- Producers with the same dedupe key wait for each other here, in one of a few thousand rows that are always there.
+-- Waiting in the index itself would lock the gap beside the key too, and whoever has the key could not write next to it:
+-- a deadlock.
+create table if not exists {turns} (
+  slot smallint unsigned not null primary key
+) engine = InnoDB, comment = 'Postrider: producers with the same dedupe key take turns. Holds no data.'
+-- next statement
+insert ignore into {turns} (slot)
+with digit(n) as (
+  select 0 union all select 1 union all select 2 union all select 3 union all select 4 union all select 5 union all select 6 union all select 7)
+select a.n * 512 + b.n * 64 + c.n * 8 + d.n
+from digit as a cross join digit as b cross join digit as c cross join digit as d

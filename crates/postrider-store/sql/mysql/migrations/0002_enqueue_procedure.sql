@@ -21,7 +21,7 @@ enqueue: begin
     longtext character set utf8mb4 collate utf8mb4_bin;
   declare options, headers, sent, header_names longtext character set utf8mb4 collate utf8mb4_bin default '{}';
   declare bytes longblob;
-  declare attempts, header_at, tries int default 0;
+  declare attempts, header_at, tries, turn int default 0;
   declare due_at datetime(6);
   -- of the columns' own character set, because comparing with another one would keep the index from being used
   declare at_namespace, at_topic varchar(200) character set ascii collate ascii_bin;
@@ -174,6 +174,8 @@ enqueue: begin
   while tries < 3 do
     set new_id = {uuid_v7};
     if found_dedupe_key is not null then
+      -- producers with the same key take turns, see the table
+      set turn = (select slot from {turns} where slot = crc32(concat(at_namespace, char(0), at_topic, char(0), cast(found_dedupe_key as binary))) % 4096 for update);
       set holder = (select stored.id from {table} as stored
         where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary));
       if holder is not null then

@@ -1,10 +1,13 @@
 //! Writing rows in a caller's MySQL transaction, whatever driver opened it.
 //!
-//! Rows without dedupe keys are inserted and that is all. With keys, a look without locks finds those that were
-//! committed long ago, which is the usual duplicate, and the rest goes into an insert that changes nothing where the key is
-//! there: it waits for whoever wrote the key, and goes in if that transaction rolls back. Then a locking look, which sees
-//! what is committed whatever the caller's snapshot, says whose rows they are. Nothing of this aborts the caller's
-//! transaction; a deadlock does, because MySQL rolls all of it back, and is [`EnqueueError::Conflict`].
+//! Rows without dedupe keys are inserted and that is all. Producers with the same key take turns: each locks a row of a
+//! table that is there for nothing else, chosen by the key's checksum, and so waits for whoever has the key. Waiting in
+//! the unique index would lock the gap beside the key as well, and the first producer's next message could not go there:
+//! a deadlock where there was only a duplicate. Then a look without locks finds what was committed before the caller's
+//! snapshot, which is the usual duplicate. The rest goes into an insert that changes nothing where the key is there, and
+//! a locking look, which sees what is committed whatever the snapshot, says whose rows they are. Nothing of this aborts
+//! the caller's transaction; two producers that wait for each other's keys do, because MySQL rolls all of one of them
+//! back, and that is [`EnqueueError::Conflict`].
 //!
 //! A producer's session may be of any kind. Text goes as bytes, which no character set of the session changes on the
 //! way, and lengths were checked before, so nothing is cut off even where `sql_mode` would allow it.
@@ -13,7 +16,7 @@
 pub(crate) mod sea_orm;
 mod sqlx;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use postrider_core::message::{Enqueued, NewRow};
 use uuid::Uuid;
@@ -22,6 +25,12 @@ use super::statements::EnqueueStatements;
 use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
 use crate::sql::{Portioned, Sql};
+
+/// How many producers with different keys can have their turns at the same time; as in the migration.
+const TURNS: u32 = 4_096;
+
+/// The checksum that MySQL's `crc32` computes, so that the procedure takes the same turns.
+const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// A server takes statements of 16 MiB or more unless somebody set `max_allowed_packet` lower; this leaves room.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
@@ -48,8 +57,8 @@ struct Holder {
 
 /// How a driver runs the producer's statements.
 trait Driver: Send {
-    /// Runs `enqueue.sql`.
-    fn insert(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> impl Future<Output = Result<(), EnqueueError>> + Send;
+    /// Runs a statement whose answer does not matter.
+    fn execute(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> impl Future<Output = Result<(), EnqueueError>> + Send;
 
     /// Runs `enqueue_find.sql`.
     fn find(
@@ -74,6 +83,17 @@ struct Rows<'a, D> {
 }
 
 impl<D: Driver> Rows<'_, D> {
+    /// Waits until no other producer has one of the keys.
+    async fn take_turns(&mut self, rows: &[&NewRow]) -> Result<(), EnqueueError> {
+        let slots: BTreeSet<u32> = rows.iter().filter_map(|row| slot_of(row)).collect();
+        let slots: Vec<u32> = slots.into_iter().collect();
+        for (sql, portion) in self.statements.enqueue_turn.split(&slots) {
+            let values = portion.iter().map(|slot| Value::Number(Some(i64::from(*slot)))).collect();
+            self.driver.execute(sql, values).await?;
+        }
+        Ok(())
+    }
+
     async fn look(&mut self, statement: &Portioned, rows: &[&NewRow]) -> Result<(), EnqueueError> {
         let keyed: Vec<&NewRow> = rows.iter().filter(|row| row.dedupe_key.is_some()).copied().collect();
         for (sql, portion) in statement.split(&keyed) {
@@ -89,7 +109,7 @@ impl<D: Driver> Rows<'_, D> {
         for batch in by_size(rows) {
             for (sql, portion) in statement.split(batch) {
                 let values = portion.iter().flat_map(|row| columns_of(row)).collect();
-                self.driver.insert(sql, values).await?;
+                self.driver.execute(sql, values).await?;
             }
         }
         Ok(())
@@ -109,6 +129,7 @@ impl<D: Driver> Writer for Rows<'_, D> {
             return Ok(rows.iter().map(|row| row.id).collect());
         }
         self.holders.clear();
+        self.take_turns(rows).await?;
         self.look(&statements.enqueue_find, rows).await?;
         let free: Vec<&NewRow> = rows.iter().filter(|row| self.holder(row).is_none()).copied().collect();
         self.insert(&statements.enqueue_keyed, &free).await?;
@@ -159,6 +180,15 @@ fn columns_of(row: &NewRow) -> [Value<'_>; 12] {
         Value::Number(row.delay_micros.map(|delay| delay.min(LONGEST_DELAY_MICROS))),
         Value::Number(row.max_attempts.map(i64::from)),
     ]
+}
+
+/// Where the producers of a dedupe key wait for each other.
+fn slot_of(row: &NewRow) -> Option<u32> {
+    let mut digest = CRC32.digest();
+    for part in [&*row.namespace, "\0", &*row.topic, "\0", row.dedupe_key.as_deref()?] {
+        digest.update(part.as_bytes());
+    }
+    Some(digest.finalize() % TURNS)
 }
 
 fn key_of(row: &NewRow) -> [Value<'_>; 3] {

@@ -22,7 +22,7 @@ pub(crate) async fn insert(
 struct SeaOrm<'a>(&'a DatabaseTransaction);
 
 impl Driver for SeaOrm<'_> {
-    async fn insert(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> Result<(), EnqueueError> {
+    async fn execute(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> Result<(), EnqueueError> {
         self.0.execute_raw(statement(sql, values)).await.map(drop).map_err(failed)
     }
 

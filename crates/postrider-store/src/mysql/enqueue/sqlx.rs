@@ -19,7 +19,7 @@ impl CallerTransaction for &mut Transaction<'_, MySql> {
 struct Sqlx<'a>(&'a mut MySqlConnection);
 
 impl Driver for Sqlx<'_> {
-    async fn insert(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> Result<(), EnqueueError> {
+    async fn execute(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> Result<(), EnqueueError> {
         let arguments = arguments(values).map_err(failed)?;
         sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).execute(&mut *self.0).await.map_err(failed)?;
         Ok(())
