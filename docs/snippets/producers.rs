@@ -5,15 +5,30 @@ use std::time::Duration;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use postrider::postgres::enqueue::DieselTransaction;
 use postrider::{EnqueueError, Enqueued, Limits, Message, Names, Outbox};
+use rusqlite::TransactionBehavior;
 use sea_orm::{DatabaseConnection, TransactionTrait};
 use serde::Serialize;
-use sqlx::PgPool;
+use sqlx::{PgPool, SqlitePool};
 use uuid::Uuid;
 
 async fn sqlx(pool: &PgPool, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
     let mut transaction = pool.begin().await?;
     outbox.enqueue(&mut transaction, message).await?;
     transaction.commit().await?;
+    Ok(())
+}
+
+async fn sqlite(pool: &SqlitePool, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
+    let mut transaction = pool.begin_with("begin immediate").await?;
+    outbox.enqueue(&mut transaction, message).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+fn rusqlite(connection: &mut rusqlite::Connection, outbox: &Outbox, message: Message) -> anyhow::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    outbox.enqueue_blocking(&transaction, message)?;
+    transaction.commit()?;
     Ok(())
 }
 

@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use postrider::store::{Delivered, Finished, Purge};
-use postrider::{Dispatcher, Message, Names, PostgresStore, PublishError, Scope, Store, callback};
+use postrider::store::{Capabilities, Delivered, Finished, Purge};
+use postrider::{
+    Dispatcher, MemoryStore, Message, MySqlStore, Names, PostgresStore, PublishError, Scope, SqliteStore, Store,
+    callback,
+};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio_util::sync::CancellationToken;
@@ -219,6 +222,62 @@ async fn every_sql_example_of_the_documentation_runs() -> Result<()> {
             outcome.with_context(|| format!("an example of {} fails:\n{block}", page.display()))?;
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_mysql_example_of_the_documentation_runs() -> Result<()> {
+    let server = testkit::MariaDb::shared().await?;
+    for page in pages()? {
+        let pool = server.create_database().await?.pool().await?;
+        MySqlStore::new(pool.clone(), Names::default()).migrate().await?;
+        sqlx::raw_sql("create table orders (id bigint primary key)").execute(&pool).await?;
+        for block in blocks(&read(&page)?, "mysql") {
+            let outcome = sqlx::raw_sql(AssertSqlSafe(block.clone())).execute(&pool).await;
+            outcome.with_context(|| format!("an example of {} fails:\n{block}", page.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_sqlite_example_of_the_documentation_runs() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    for (number, page) in pages()?.iter().enumerate() {
+        let store = SqliteStore::open(directory.path().join(format!("{number}.db"))).await?;
+        store.migrate().await?;
+        sqlx::raw_sql("create table orders (id integer primary key)").execute(store.pool()).await?;
+        for block in blocks(&read(page)?, "sqlite") {
+            let outcome = sqlx::raw_sql(AssertSqlSafe(block.clone())).execute(store.pool()).await;
+            outcome.with_context(|| format!("an example of {} fails:\n{block}", page.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A row of the table of capabilities, as whether each column says yes.
+fn capability(page: &str, name: &str) -> Option<Vec<bool>> {
+    let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` |")))?;
+    Some(row.trim_end_matches('|').split('|').map(|cell| cell.trim().starts_with("yes")).collect())
+}
+
+#[tokio::test]
+async fn the_table_of_capabilities_says_what_the_stores_say() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let postgres = testkit::Postgres::shared().await?.create_database().await?.pool().await?;
+    let mysql = testkit::MariaDb::shared().await?.create_database().await?.pool().await?;
+    let stores: [Box<dyn Store>; 4] = [
+        Box::new(PostgresStore::new(postgres, Names::default())),
+        Box::new(MySqlStore::new(mysql, Names::default())),
+        Box::new(SqliteStore::open(directory.path().join("outbox.db")).await?),
+        Box::new(MemoryStore::new()),
+    ];
+    let said = stores.iter().map(|store| store.capabilities()).collect::<Vec<_>>();
+    let page = read("docs/reference/stores.md")?;
+    let column = |what: fn(&Capabilities) -> bool| Some(said.iter().map(what).collect::<Vec<bool>>());
+    assert_eq!(capability(&page, "rings"), column(|can| can.rings));
+    assert_eq!(capability(&page, "parallel_writers"), column(|can| can.parallel_writers));
+    assert_eq!(capability(&page, "server_clock"), column(|can| can.server_clock));
     Ok(())
 }
 

@@ -1,11 +1,15 @@
 //! What only the MySQL store promises, on a private MariaDB.
 
+#[path = "mysql/commit_unknown.rs"]
+mod commit_unknown;
 #[path = "mysql/conflicts.rs"]
 mod conflicts;
 #[path = "mysql/dedupe.rs"]
 mod dedupe;
 #[path = "mysql/delivery.rs"]
 mod delivery;
+#[path = "mysql/isolation.rs"]
+mod isolation;
 #[path = "mysql/locks.rs"]
 mod locks;
 #[path = "mysql/migrations.rs"]

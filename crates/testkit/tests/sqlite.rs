@@ -5,6 +5,7 @@
 mod sqlite {
     mod adapters;
     mod clock;
+    mod commit_unknown;
     mod delivery;
     mod plans;
     mod processes;
