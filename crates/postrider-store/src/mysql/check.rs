@@ -83,7 +83,15 @@ mod tests {
 
     #[test]
     fn servers_that_are_too_old_are_refused() {
-        for good in ["8.0.16", "8.0.36-0ubuntu0.22.04.1", "8.4.0", "9.1.0", "10.6.0-MariaDB", "5.5.5-10.11.6-MariaDB-log", "11.4.2-MariaDB"] {
+        for good in [
+            "8.0.16",
+            "8.0.36-0ubuntu0.22.04.1",
+            "8.4.0",
+            "9.1.0",
+            "10.6.0-MariaDB",
+            "5.5.5-10.11.6-MariaDB-log",
+            "11.4.2-MariaDB",
+        ] {
             assert!(version(good).is_ok(), "{good}");
         }
         for bad in ["5.7.44", "8.0.15", "10.5.23-MariaDB", "5.5.5-10.3.39-MariaDB", ""] {

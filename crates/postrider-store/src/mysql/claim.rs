@@ -125,11 +125,8 @@ impl Claim<'_> {
             let rows = fetch(connection, &self.statements.next_lane, bound).await?;
             let Some(row) = rows.first() else { break };
             let tenant = uuid_or_null(row, 2)?;
-            let lane = Lane {
-                namespace: row.try_get(0)?,
-                topic: row.try_get(1)?,
-                tenant: tenant.unwrap_or(Uuid::nil()),
-            };
+            let lane =
+                Lane { namespace: row.try_get(0)?, topic: row.try_get(1)?, tenant: tenant.unwrap_or(Uuid::nil()) };
             lanes.push(LaneHead { lane, tenant, is_due: row.try_get::<i64, _>(3)? <= 0 });
         }
         Ok(lanes)

@@ -57,8 +57,8 @@ fn kind_of(number: u16) -> StoreErrorKind {
         // No such database, table, column, index or procedure.
         1049 | 1051 | 1054 | 1146 | 1176 | 1305 => StoreErrorKind::Schema,
         // Too many connections, out of memory, shutting down, killed, read-only, disk full, in recovery.
-        1040 | 1041 | 1203 | 1037 | 1038 | 1053 | 1077 | 1079 | 1317 | 1927 | 1290 | 1836 | 3100 | 1021 | 1114 | 1129 | 1047
-        | 1792 | 3168 => StoreErrorKind::Unavailable,
+        1040 | 1041 | 1203 | 1037 | 1038 | 1053 | 1077 | 1079 | 1317 | 1927 | 1290 | 1836 | 3100 | 1021 | 1114
+        | 1129 | 1047 | 1792 | 3168 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Refused,
     }
 }

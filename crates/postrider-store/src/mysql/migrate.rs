@@ -78,7 +78,12 @@ async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<V
     refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
     let mut ran = Vec::new();
     for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
-        tracing::info!(version = migration.version, name = migration.name, table = names.table(), "migrating the outbox");
+        tracing::info!(
+            version = migration.version,
+            name = migration.name,
+            table = names.table(),
+            "migrating the outbox"
+        );
         for statement in statements(names, migration) {
             execute(connection, statement).await?;
         }
@@ -100,7 +105,10 @@ async fn lock(connection: &mut MySqlConnection, names: &Names) -> Result<(), Sto
         Some(1) => Ok(()),
         _ => Err(StoreError::new(
             StoreErrorKind::Conflict,
-            format!("another process has been migrating {:?} for {PATIENCE} seconds; see what it does, then try again", names.table()),
+            format!(
+                "another process has been migrating {:?} for {PATIENCE} seconds; see what it does, then try again",
+                names.table()
+            ),
         )),
     }
 }

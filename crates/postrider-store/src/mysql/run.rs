@@ -107,11 +107,7 @@ pub(super) async fn fetch(
 }
 
 /// Runs a statement that changes rows; answers how many it found.
-pub(super) async fn execute(
-    connection: &mut MySqlConnection,
-    sql: &Sql,
-    bound: Bound,
-) -> Result<u64, sqlx::Error> {
+pub(super) async fn execute(connection: &mut MySqlConnection, sql: &Sql, bound: Bound) -> Result<u64, sqlx::Error> {
     let done = sqlx::query_with(AssertSqlSafe(sql.clone()), bound.finish()?).execute(connection).await?;
     Ok(done.rows_affected())
 }

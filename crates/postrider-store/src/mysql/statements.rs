@@ -238,10 +238,7 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
 const FRAGMENTS: [(&str, &str); 9] = [
     // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
-    (
-        "{fence}",
-        "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'",
-    ),
+    ("{fence}", "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
     ("{of_tenant}", "(? is null or tenant_id = ?)"),
     ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
     ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),

@@ -45,11 +45,16 @@ async fn r38_a_relay_verb_that_lost_a_deadlock_is_tried_again() {
     for verb in 0..6 {
         let scene = OnMySql::new().await;
         let leases = leases(&scene, 2).await;
-        scene.execute("create table others (number int); insert into others values (1), (2), (3), (4), (5), (6), (7), (8)").await;
+        scene
+            .execute(
+                "create table others (number int); insert into others values (1), (2), (3), (4), (5), (6), (7), (8)",
+            )
+            .await;
         let before = scene.number(DEADLOCKS).await;
         let (low, high) = (leases[0].address.0, leases[1].address.0);
         let mut updater = scene.pool.begin().await.expect("begun");
-        let touch = |seq: u64| sqlx::AssertSqlSafe(format!("update outbox_messages set last_error = 'x' where seq = {seq}"));
+        let touch =
+            |seq: u64| sqlx::AssertSqlSafe(format!("update outbox_messages set last_error = 'x' where seq = {seq}"));
         sqlx::raw_sql("update others set number = number + 1").execute(&mut *updater).await.expect("changed");
         sqlx::raw_sql(touch(high)).execute(&mut *updater).await.expect("changed");
         let (store, ours) = (scene.store.clone(), leases.clone());
@@ -67,8 +72,7 @@ async fn r38_a_relay_verb_that_lost_a_deadlock_is_tried_again() {
 /// Statements of others that have been running for a while.
 const WAITING: &str = "select count(*) from information_schema.processlist
     where db = database() and id <> connection_id() and command <> 'Sleep' and time_ms > 50";
-const DEADLOCKS: &str =
-    "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_deadlocks'";
+const DEADLOCKS: &str = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_deadlocks'";
 
 #[tokio::test]
 async fn r38_a_relay_verb_that_waited_too_long_is_tried_again() {

@@ -8,7 +8,7 @@ use testkit::eventually;
 use tokio_util::sync::CancellationToken;
 use uuid::{Uuid, Version};
 
-use crate::scene::{OnMySql, run, pool_in};
+use crate::scene::{OnMySql, pool_in, run};
 
 #[tokio::test]
 async fn a_plain_insert_from_any_session_is_delivered() {
@@ -67,7 +67,9 @@ async fn an_insert_that_could_not_be_delivered_is_refused() {
 async fn strange_plain_inserts_do_not_stop_the_relay() {
     let scene = OnMySql::new().await;
     scene.execute("insert into outbox_messages (namespace, topic, payload, `key`, headers) values ('a ', 'b', 'no json', x'ff00', '{\"n\": 1}')").await;
-    scene.execute("insert into outbox_messages (namespace, topic, payload) values ('it''s, \"x\" \\\\', 'b', '')").await;
+    scene
+        .execute("insert into outbox_messages (namespace, topic, payload) values ('it''s, \"x\" \\\\', 'b', '')")
+        .await;
     scene.execute("insert into outbox_messages (namespace, topic, payload) values ('a', '', '1')").await;
     assert_eq!(scene.claim().await.len(), 3);
 }

@@ -37,9 +37,15 @@ async fn producers_go_on(scene: &OnMySql, act: impl Future<Output = usize> + Sen
 async fn t12_producers_write_while_a_claim_is_open() {
     for (order, setup) in [
         (ClaimOrder::Due, ""),
-        (ClaimOrder::Due, "update outbox_messages set status = 'processing', attempts = 1, locked_until = '2000-01-01'"),
+        (
+            ClaimOrder::Due,
+            "update outbox_messages set status = 'processing', attempts = 1, locked_until = '2000-01-01'",
+        ),
         (ClaimOrder::Fair { after: None }, ""),
-        (ClaimOrder::Suspects, "update outbox_messages set status = 'processing', attempts = 2, locked_until = '2000-01-01'"),
+        (
+            ClaimOrder::Suspects,
+            "update outbox_messages set status = 'processing', attempts = 2, locked_until = '2000-01-01'",
+        ),
     ] {
         let scene = OnMySql::new().await;
         scene.put(vec![message().dedupe_key("old")]).await;
@@ -61,7 +67,9 @@ async fn t12_producers_write_while_a_sweep_or_purge_or_replay_is_open() {
         let scene = OnMySql::new().await;
         scene.put(vec![message().dedupe_key("old")]).await;
         let status = ["processing", "delivered", "dead"][verb];
-        let age = format!("update outbox_messages set status = '{status}', attempts = 3, locked_until = '2000-01-01', updated_at = '2000-01-01'");
+        let age = format!(
+            "update outbox_messages set status = '{status}', attempts = 3, locked_until = '2000-01-01', updated_at = '2000-01-01'"
+        );
         scene.execute(age).await;
         let store = scene.store.clone();
         let act = async move {
@@ -99,9 +107,7 @@ async fn t42_one_purges_at_a_time() {
     assert!(began.elapsed() < Duration::from_secs(1));
     first.abort();
     assert!(first.await.is_err_and(|error| error.is_cancelled()));
-    testkit::eventually(Duration::from_secs(20), || async {
-        scene.store.purge(&purge).await.expect("answered") == 1
-    })
-    .await;
+    testkit::eventually(Duration::from_secs(20), || async { scene.store.purge(&purge).await.expect("answered") == 1 })
+        .await;
     assert_eq!(scene.number("select count(*) from outbox_messages").await, 0);
 }

@@ -65,7 +65,8 @@ async fn r43_a_missing_right_stops_half_way_and_another_account_goes_on() {
         .expect("rights");
     let access: MySqlConnectOptions = database.access().clone().username(user).password("only-for-tests");
     let weak = MySqlPool::connect_with(access).await.expect("it may connect");
-    let refused = MySqlStore::new(weak.clone(), Names::default()).migrate().await.expect_err("no right to create routines");
+    let refused =
+        MySqlStore::new(weak.clone(), Names::default()).migrate().await.expect_err("no right to create routines");
     assert_eq!(refused.kind(), StoreErrorKind::Refused);
     let versions: Vec<i32> =
         sqlx::query_scalar("select version from postrider_migrations").fetch_all(&admin).await.expect("versions");

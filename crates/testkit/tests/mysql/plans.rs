@@ -29,8 +29,12 @@ async fn fill(scene: &OnMySql, pending: u32) {
     let numbers = format!("select 1 from {digits} as a, {digits} as b, {digits} as c, {digits} as d, {digits} as e");
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload, status, attempts, delivered_at, updated_at)
         select 'shop', 'order', '{{}}', 'delivered', 1, utc_timestamp(6), timestampadd(hour, -1, utc_timestamp(6)) from ({numbers}) as many")).await;
-    scene.execute(format!("insert into outbox_messages (namespace, topic, payload)
-        select 'shop', 'order', '{{}}' from ({numbers} limit {pending}) as many")).await;
+    scene
+        .execute(format!(
+            "insert into outbox_messages (namespace, topic, payload)
+        select 'shop', 'order', '{{}}' from ({numbers} limit {pending}) as many"
+        ))
+        .await;
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload, status, attempts, updated_at)
         select 'shop', 'order', '{{}}', 'dead', 1, timestampadd(hour, -1, utc_timestamp(6)) from ({numbers} limit 200) as many")).await;
     scene.execute(format!("insert into outbox_messages (namespace, topic, payload, status, attempts, locked_by, locked_until)
@@ -72,16 +76,28 @@ async fn check(scene: &OnMySql, analyzed: bool) {
         let (count, renewed) = reads(scene, store.extend(&leases, Duration::from_secs(60))).await;
         assert!(renewed.expect("renewed").iter().all(Option::is_some));
         counts.push(("extend", count));
-        let nacks: Vec<_> = leases[..3].iter().map(|lease| Nack { lease: *lease, delay: Duration::from_secs(60), error: "no".into() }).collect();
+        let nacks: Vec<_> = leases[..3]
+            .iter()
+            .map(|lease| Nack { lease: *lease, delay: Duration::from_secs(60), error: "no".into() })
+            .collect();
         counts.push(("nack", reads(scene, async { store.nack(&nacks).await.expect("nacked") }).await.0));
-        counts.push(("ack", reads(scene, async { store.ack(&leases[3..6], Delivered::Keep).await.expect("acked") }).await.0));
-        counts.push(("ack with loss", reads(scene, async { store.ack(&leases, Delivered::Keep).await.expect("acked") }).await.0));
+        counts.push((
+            "ack",
+            reads(scene, async { store.ack(&leases[3..6], Delivered::Keep).await.expect("acked") }).await.0,
+        ));
+        counts.push((
+            "ack with loss",
+            reads(scene, async { store.ack(&leases, Delivered::Keep).await.expect("acked") }).await.0,
+        ));
         let fair = ClaimRequest { order: ClaimOrder::Fair { after: None }, ..ten.clone() };
         let (count, claimed) = reads(scene, store.claim(&fair)).await;
         assert_eq!(claimed.expect("claimed").messages.len(), 10);
         counts.push(("fair claim", count));
         let suspects = ClaimRequest { order: ClaimOrder::Suspects, ..ten };
-        counts.push(("suspects", reads(scene, async { store.claim(&suspects).await.expect("claimed").messages }).await.0));
+        counts.push((
+            "suspects",
+            reads(scene, async { store.claim(&suspects).await.expect("claimed").messages }).await.0,
+        ));
         counts.push(("next_due", reads(scene, async { store.next_due(&scope).await.expect("looked") }).await.0));
         for finished in [Finished::Delivered, Finished::Dead] {
             let purge = Purge { scope: scope.clone(), finished, older_than: Duration::from_secs(60), limit: 10 };

@@ -14,7 +14,8 @@ async fn call(
     payload: Option<&str>,
     options: Option<&str>,
 ) -> Result<(Uuid, bool), sqlx::Error> {
-    let call = sqlx::query("call postrider_enqueue(?, ?, ?, ?)").bind(namespace).bind(topic).bind(payload).bind(options);
+    let call =
+        sqlx::query("call postrider_enqueue(?, ?, ?, ?)").bind(namespace).bind(topic).bind(payload).bind(options);
     let row = call.fetch_one(connection).await?;
     let (id, is_new): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     Ok((Uuid::parse_str(&id).expect("a UUID"), is_new == 1))
@@ -45,7 +46,8 @@ async fn a_called_message_is_bound_to_the_transaction_and_arrives_exactly() {
     assert!(is_new);
     let again = call(&mut transaction, Some("shop"), "t", Some("2"), Some(&options)).await.expect("no error");
     assert_eq!(again, (id, false));
-    let bytes = call(&mut transaction, Some("shop"), "t", None, Some(r#"{"payload_base64": "AP8=", "content_type": "a/b"}"#));
+    let bytes =
+        call(&mut transaction, Some("shop"), "t", None, Some(r#"{"payload_base64": "AP8=", "content_type": "a/b"}"#));
     assert!(bytes.await.expect("valid").1);
     transaction.commit().await.expect("committed");
     let claimed = scene.claim().await;
@@ -57,7 +59,8 @@ async fn a_called_message_is_bound_to_the_transaction_and_arrives_exactly() {
     assert_eq!(json.headers["x-trace"], "ü \"q\" \\ '");
     let raw = claimed.iter().find(|message| message.id != id).expect("it is there");
     assert_eq!((&raw.payload, raw.content_type()), (&Payload::Bytes(vec![0, 255]), "a/b"));
-    let due = "select timestampdiff(microsecond, '1970-01-01', next_attempt_at) from outbox_messages where max_attempts = 4";
+    let due =
+        "select timestampdiff(microsecond, '1970-01-01', next_attempt_at) from outbox_messages where max_attempts = 4";
     assert_eq!(scene.number(due).await, 1_582_977_600_500_000);
 }
 
@@ -71,7 +74,15 @@ async fn s0_38_what_rust_refuses_the_procedure_refuses_too() {
     let wide = format!("{{{}}}", (0..65).map(|at| format!("\"h{at}\": \"v\"")).collect::<Vec<_>>().join(","));
     let huge = format!("\"{}\"", "x".repeat(1_048_575));
     for pool in [&scene.pool, &loose] {
-        for (namespace, word) in [(None, "empty"), (Some(""), "empty"), (Some(&*long), "200"), (Some("sh op"), "letters"), (Some("shöp"), "letters"), (Some("shop\n"), "letters"), (Some("\u{17f}hop"), "letters")] {
+        for (namespace, word) in [
+            (None, "empty"),
+            (Some(""), "empty"),
+            (Some(&*long), "200"),
+            (Some("sh op"), "letters"),
+            (Some("shöp"), "letters"),
+            (Some("shop\n"), "letters"),
+            (Some("\u{17f}hop"), "letters"),
+        ] {
             let text = refusal(pool, namespace, Some("1"), None).await;
             assert!(text.contains("namespace") && text.contains(word), "{namespace:?}: {text}");
         }
@@ -111,7 +122,9 @@ async fn s0_38_what_rust_refuses_the_procedure_refuses_too() {
             let text = refusal(pool, Some("shop"), Some("1"), Some(&options)).await;
             assert!(text.starts_with("outbox message refused: ") && text.contains(word), "{options}: {text}");
         }
-        for (payload, word) in [(None, "null"), (Some("{nonsense"), "JSON"), (Some(""), "JSON"), (Some(&*huge), "1048576")] {
+        for (payload, word) in
+            [(None, "null"), (Some("{nonsense"), "JSON"), (Some(""), "JSON"), (Some(&*huge), "1048576")]
+        {
             assert!(refusal(pool, Some("shop"), payload, None).await.contains(word));
         }
     }
@@ -137,7 +150,9 @@ async fn options_that_are_null_are_as_if_they_were_left_out() {
 async fn a_key_that_reads_null_is_kept() {
     let scene = OnMySql::new().await;
     let mut connection = scene.pool.acquire().await.expect("a connection");
-    call(&mut connection, Some("shop"), "t", Some("1"), Some(r#"{"key": "null", "dedupe_key": "null"}"#)).await.expect("valid");
+    call(&mut connection, Some("shop"), "t", Some("1"), Some(r#"{"key": "null", "dedupe_key": "null"}"#))
+        .await
+        .expect("valid");
     drop(connection);
     let claimed = scene.claim().await;
     assert_eq!((claimed[0].key.as_deref(), claimed[0].dedupe_key.as_deref()), (Some("null"), Some("null")));

@@ -18,7 +18,8 @@ async fn a_sea_orm_transaction_writes_messages_and_learns_of_duplicates() {
     lost.rollback().await.expect("rolled back");
     let kept = connection.begin().await.expect("begun");
     let tenant = Uuid::new_v4();
-    let rich = || message().key("clé 🗝").tenant(tenant).dedupe_key(format!("{tenant}/ключ")).header("x", "ü").max_attempts(4);
+    let rich =
+        || message().key("clé 🗝").tenant(tenant).dedupe_key(format!("{tenant}/ключ")).header("x", "ü").max_attempts(4);
     let answers = outbox.enqueue_many(&kept, [rich(), rich(), message()]).await.expect("enqueued");
     assert_eq!(answers[1], Enqueued::Already(answers[0].id()));
     assert!(answers[0].is_new() && answers[2].is_new());
