@@ -1,7 +1,8 @@
 -- Deletes leased rows that were delivered; a row with a dedupe key stays, because a producer's late retry must find it.
--- ?1 now, unused, then number, id, worker and attempt of each; unbound ones are null and match nothing
+-- now, unused, then number, id, worker and attempt of each; unbound ones are null and match nothing
 -- Finds rows by number, or by {name}_id_idx. Followed by ack.sql for the rows that stay.
-with given(seq, id, worker, attempt) as (values {items})
+with moment(now) as (select ?),
+given(seq, id, worker, attempt) as (values {items})
 delete from {table}
 where seq in (
   select row.seq from given cross join {table} as row

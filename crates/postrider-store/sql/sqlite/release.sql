@@ -1,12 +1,13 @@
 -- Gives claims back with their attempt; without a delay the row is due as it was before.
--- ?1 now, then number, id, worker, attempt, delay µs and error or null of each; unbound ones are null and match nothing
+-- now, then number, id, worker, attempt, delay µs and error or null of each; unbound ones are null and match nothing
 -- Finds rows by number, or by {name}_id_idx.
-with given(seq, id, worker, attempt, delay, error) as (values {items})
+with moment(now) as (select ?),
+given(seq, id, worker, attempt, delay, error) as (values {items})
 update {table} as row
 set status = 'pending', attempts = row.attempts - 1, locked_by = null, locked_until = null,
     last_error = coalesce(given.error, row.last_error),
-    next_attempt_at = case when given.delay > 0 then ?1 + given.delay else row.next_attempt_at end,
-    updated_at = ?1
+    next_attempt_at = case when given.delay > 0 then (select now from moment) + given.delay else row.next_attempt_at end,
+    updated_at = (select now from moment)
 from given
 where {found} and {fence}
 returning id, attempts + 1, seq

@@ -179,13 +179,13 @@ impl SqliteStore {
         Ok(Claimed { messages, last_lane: pick.last_lane })
     }
 
-    /// Runs a settling statement for all leases in one transaction; `head` are its parameters after the time, and `each`
+    /// Runs settling statements, one after the other, for all leases in one transaction; `head` are its parameters after the time, and `each`
     /// adds what a lease has beyond its fence. Answers the rows' numbers by id and attempt: two attempts of one row may be
     /// in the same batch.
     async fn settle<B>(
         &self,
         verb: &'static str,
-        sql: &Padded,
+        statements: &[&Padded],
         leases: &[Lease],
         head: &[i64],
         each: B,
@@ -200,8 +200,12 @@ impl SqliteStore {
         let failed = |error| for_relay(verb, error);
         let mut writing = Some(self.runner.begin(verb).await?);
         let all: Vec<usize> = (0..leases.len()).collect();
-        let mut portions = sql.split(&all).peekable();
-        while let Some((step, portion)) = portions.next() {
+        let mut portions = Vec::new();
+        for sql in statements {
+            portions.extend(sql.split(&all));
+        }
+        let last = portions.len().saturating_sub(1);
+        for (turn, (step, portion)) in portions.into_iter().enumerate() {
             let Some(mut open) = writing.take() else { break };
             let mut bound = Bound::default();
             bound.add(open.now);
@@ -213,7 +217,7 @@ impl SqliteStore {
                 bound.add(number(lease.address)).id(lease.id).id(lease.worker).add(lease.attempt);
                 each(&mut bound, *at);
             }
-            let rows = if portions.peek().is_some() {
+            let rows = if turn < last {
                 let rows = open.run(step, &mut bound).await;
                 writing = Some(open);
                 rows
@@ -305,18 +309,19 @@ impl Store for SqliteStore {
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
         let head = [micros(lease)];
-        let found = self.settle("extend", &self.runner.statements.extend, leases, &head, |_, _| {}).await?;
+        let found = self.settle("extend", &[&self.runner.statements.extend], leases, &head, |_, _| {}).await?;
         let renewed =
             |lease: &Lease| found.get(&(lease.id, lease.attempt)).map(|seq| Lease { address: address(*seq), ..*lease });
         Ok(leases.iter().map(renewed).collect())
     }
 
     async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
-        let sql = match then {
-            Delivered::Keep => &self.runner.statements.ack,
-            Delivered::Delete => &self.runner.statements.ack_delete,
+        let ack = &self.runner.statements.ack;
+        let statements: &[&Padded] = match then {
+            Delivered::Keep => &[ack],
+            Delivered::Delete => &[&self.runner.statements.ack_delete, ack],
         };
-        Ok(answers(leases, &self.settle("ack", sql, leases, &[], |_, _| {}).await?))
+        Ok(answers(leases, &self.settle("ack", statements, leases, &[], |_, _| {}).await?))
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<Vec<Settled>, StoreError> {
@@ -324,7 +329,7 @@ impl Store for SqliteStore {
         let each = |bound: &mut Bound, at: usize| {
             bound.add(micros(nacks[at].delay)).add(nacks[at].error.clone());
         };
-        Ok(answers(&leases, &self.settle("nack", &self.runner.statements.nack, &leases, &[], each).await?))
+        Ok(answers(&leases, &self.settle("nack", &[&self.runner.statements.nack], &leases, &[], each).await?))
     }
 
     async fn bury(&self, buries: &[Bury]) -> Result<Vec<Settled>, StoreError> {
@@ -332,7 +337,7 @@ impl Store for SqliteStore {
         let each = |bound: &mut Bound, at: usize| {
             bound.add(buries[at].error.clone());
         };
-        Ok(answers(&leases, &self.settle("bury", &self.runner.statements.bury, &leases, &[], each).await?))
+        Ok(answers(&leases, &self.settle("bury", &[&self.runner.statements.bury], &leases, &[], each).await?))
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Settled>, StoreError> {
@@ -340,7 +345,7 @@ impl Store for SqliteStore {
         let each = |bound: &mut Bound, at: usize| {
             bound.add(micros(releases[at].delay)).add(releases[at].error.clone());
         };
-        Ok(answers(&leases, &self.settle("release", &self.runner.statements.release, &leases, &[], each).await?))
+        Ok(answers(&leases, &self.settle("release", &[&self.runner.statements.release], &leases, &[], each).await?))
     }
 
     async fn sweep(&self, scope: &Scope, max_attempts: i32, limit: u32) -> Result<Swept, StoreError> {
