@@ -18,7 +18,7 @@ async fn works(pool: &MySqlPool, store: &MySqlStore) {
 }
 
 #[tokio::test]
-async fn r43_a_second_run_does_nothing() {
+async fn a_second_run_does_nothing() {
     let pool = empty().await.pool().await.expect("it answers");
     let store = MySqlStore::new(pool.clone(), Names::default());
     assert_eq!(store.migrate().await.expect("migrated"), (1..=LATEST).collect::<Vec<_>>());
@@ -27,7 +27,7 @@ async fn r43_a_second_run_does_nothing() {
 }
 
 #[tokio::test]
-async fn r43_a_run_that_stopped_anywhere_is_repaired_by_the_next() {
+async fn a_run_that_stopped_anywhere_is_repaired_by_the_next() {
     let steps = script(&Names::default()).len();
     assert!(steps > 5, "every version has its statements and its note");
     for done in 0..=steps {
@@ -43,7 +43,7 @@ async fn r43_a_run_that_stopped_anywhere_is_repaired_by_the_next() {
 }
 
 #[tokio::test]
-async fn r43_the_script_can_be_run_again_over_everything() {
+async fn the_script_can_be_run_again_over_everything() {
     let pool = empty().await.pool().await.expect("it answers");
     for statement in [script(&Names::default()), script(&Names::default())].concat() {
         run(&pool, statement).await.expect("it runs");
@@ -55,7 +55,7 @@ async fn r43_the_script_can_be_run_again_over_everything() {
 
 /// An account that may not create procedures fails at the second version; somebody else goes on from there.
 #[tokio::test]
-async fn r43_a_missing_right_stops_half_way_and_another_account_goes_on() {
+async fn a_missing_right_stops_half_way_and_another_account_goes_on() {
     let database = empty().await;
     let admin = database.pool().await.expect("it answers");
     let (name, user) = (database.name(), &database.name()[..20]);
@@ -78,7 +78,7 @@ async fn r43_a_missing_right_stops_half_way_and_another_account_goes_on() {
 }
 
 #[tokio::test]
-async fn r43_processes_that_migrate_at_once_do_not_meet() {
+async fn processes_that_migrate_at_once_do_not_meet() {
     let database = empty().await;
     let mut runs = Vec::new();
     for _ in 0..6 {
