@@ -6,6 +6,6 @@ from {table} force index ({name}_lease_idx)
 where status = 'processing' and locked_until < {now}
   and attempts < coalesce(max_attempts, ?) and {suspect}
   {in_scope}
-order by locked_until, seq
+order by locked_until, updated_at, seq
 limit ?
 for update skip locked

@@ -1,9 +1,9 @@
 -- Locks rows that finished long ago.
 -- Age µs as a negative number, the scope, limit
--- Uses {name}_finished_idx.
+-- Uses {name}_lease_idx.
 select seq
-from {table} force index ({name}_finished_idx)
-where status = '{finished}' and updated_at <= timestampadd(microsecond, ?, {now})
+from {table} force index ({name}_lease_idx)
+where status = '{finished}' and {unleased} and updated_at <= timestampadd(microsecond, ?, {now})
   {in_scope}
 order by updated_at, seq
 limit ?

@@ -1,6 +1,6 @@
 -- Counts what waits, runs and is dead, and says for how long the oldest due row has been due, µs.
 -- The scope three times
--- Uses {name}_due_idx, {name}_lease_idx and {name}_finished_idx.
+-- Uses {name}_due_idx and {name}_lease_idx.
 select
   waiting.pending,
   waiting.due,
@@ -16,4 +16,4 @@ from (
 cross join (
   select count(*) as processing from {table} force index ({name}_lease_idx) where status = 'processing' {in_scope}) as running
 cross join (
-  select count(*) as dead from {table} force index ({name}_finished_idx) where status = 'dead' {in_scope}) as given_up
+  select count(*) as dead from {table} force index ({name}_lease_idx) where status = 'dead' {in_scope}) as given_up

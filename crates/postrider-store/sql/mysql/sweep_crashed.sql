@@ -5,5 +5,5 @@ select seq
 from {table} force index ({name}_lease_idx)
 where status = 'processing' and locked_until < {now} and attempts >= coalesce(max_attempts, ?)
   {in_scope}
-order by locked_until, seq
+order by locked_until, updated_at, seq
 limit ?

@@ -113,12 +113,18 @@ impl Purging<'_> {
         let before = |bound: &mut Bound| {
             bound.add(-micros(self.purge.older_than));
         };
-        let after = |bound: &mut Bound| {
-            bound.add(i64::from(self.purge.limit));
-        };
         begin(connection).await?;
-        let found = self.within.fetch(connection, statement, 1, before, after).await?;
-        let deleted = each(connection, &self.statements.purge_delete, &numbers(&found)?).await?;
+        let mut found = Vec::new();
+        for statement in [&statement.unleased, &statement.leased] {
+            let room = count(self.purge.limit).saturating_sub(found.len());
+            let after = |bound: &mut Bound| {
+                bound.count(room);
+            };
+            if room > 0 {
+                found.extend(numbers(&self.within.fetch(connection, statement, 1, before, after).await?)?);
+            }
+        }
+        let deleted = each(connection, &self.statements.purge_delete, &found).await?;
         commit(connection).await?;
         Ok(deleted)
     }
@@ -153,12 +159,21 @@ impl Work for Replaying<'_> {
 
 impl Replaying<'_> {
     async fn oldest(&self, connection: &mut MySqlConnection) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
-        let after = |bound: &mut Bound| {
-            let topic = &self.replay.topic;
-            bound.add(topic.clone()).add(topic.clone()).add(i64::from(self.replay.limit));
-        };
-        let rows = self.within.fetch(connection, &self.statements.replay, 1, |_| {}, after).await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, uuid(row, 1)?))).collect()
+        let mut found = Vec::new();
+        for statement in [&self.statements.replay.unleased, &self.statements.replay.leased] {
+            let room = count(self.replay.limit).saturating_sub(found.len());
+            let after = |bound: &mut Bound| {
+                let topic = &self.replay.topic;
+                bound.add(topic.clone()).add(topic.clone()).count(room);
+            };
+            if room == 0 {
+                break;
+            }
+            for row in self.within.fetch(connection, statement, 1, |_| {}, after).await? {
+                found.push((row.try_get(0)?, uuid(&row, 1)?));
+            }
+        }
+        Ok(found)
     }
 
     async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
@@ -177,7 +192,7 @@ impl Replaying<'_> {
         }
         found.sort_unstable();
         found.dedup();
-        found.truncate(usize::try_from(self.replay.limit).unwrap_or(usize::MAX));
+        found.truncate(count(self.replay.limit));
         Ok(found.into_iter().map(|(_, seq, id)| (seq, id)).collect())
     }
 }
@@ -198,4 +213,8 @@ async fn each(connection: &mut MySqlConnection, statement: &Portioned, rows: &[i
 
 fn numbers(rows: &[MySqlRow]) -> Result<Vec<i64>, sqlx::Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+fn count(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }

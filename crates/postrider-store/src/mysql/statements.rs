@@ -93,6 +93,16 @@ pub struct Scoped {
     pub some: Portioned,
 }
 
+/// A statement about finished rows. Those that an operator finished by hand may still have a lease, and are apart in the
+/// index.
+#[derive(Debug)]
+pub struct FinishedStatement {
+    /// About rows without a lease, oldest first.
+    pub unleased: Scoped,
+    /// About the others.
+    pub leased: Scoped,
+}
+
 /// What a relay runs.
 #[derive(Debug)]
 #[allow(missing_docs)] // one `.sql` file each
@@ -118,12 +128,12 @@ pub struct StoreStatements {
     pub sweep_lock: Portioned,
     pub sweep_bury: Portioned,
     pub sweep_suspects: Scoped,
-    pub purge_delivered: Scoped,
-    pub purge_dead: Scoped,
+    pub purge_delivered: FinishedStatement,
+    pub purge_dead: FinishedStatement,
     pub purge_delete: Portioned,
     pub purge_lock: Sql,
     pub purge_unlock: Sql,
-    pub replay: Scoped,
+    pub replay: FinishedStatement,
     pub replay_ids: Portioned,
     pub replay_put: Portioned,
     pub stats: Scoped,
@@ -140,7 +150,10 @@ impl StoreStatements {
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
         };
         let scoped = |template| scoped(names, template, &[]);
-        let purge = |finished| self::scoped(names, template!("purge"), &[("{finished}", finished)]);
+        let finished = |template, status| {
+            let with = |lease| self::scoped(names, template, &[("{finished}", status), ("{unleased}", lease)]);
+            FinishedStatement { unleased: with("locked_until is null"), leased: with("locked_until is not null") }
+        };
         Self {
             next_namespace: sql(template!("next_namespace")),
             namespace_head: sql(template!("namespace_head")),
@@ -163,12 +176,12 @@ impl StoreStatements {
             sweep_lock: rows(template!("sweep_lock")),
             sweep_bury: rows(template!("sweep_bury")),
             sweep_suspects: scoped(template!("sweep_suspects")),
-            purge_delivered: purge("delivered"),
-            purge_dead: purge("dead"),
+            purge_delivered: finished(template!("purge"), "delivered"),
+            purge_dead: finished(template!("purge"), "dead"),
             purge_delete: rows(template!("purge_delete")),
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
-            replay: scoped(template!("replay")),
+            replay: finished(template!("replay"), "dead"),
             replay_ids: rows(template!("replay_ids")),
             replay_put: rows(template!("replay_put")),
             stats: scoped(template!("stats")),
@@ -188,14 +201,17 @@ impl StoreStatements {
             ("purge_lock", &self.purge_lock),
             ("purge_unlock", &self.purge_unlock),
         ];
-        let scoped: [(_, &Scoped); 9] = [
+        let scoped: [(_, &Scoped); 12] = [
             ("claim_expired", &self.claim_expired),
             ("claim_suspects", &self.claim_suspects),
             ("sweep_crashed", &self.sweep_crashed),
             ("sweep_suspects", &self.sweep_suspects),
-            ("purge_delivered", &self.purge_delivered),
-            ("purge_dead", &self.purge_dead),
-            ("replay", &self.replay),
+            ("purge_delivered", &self.purge_delivered.unleased),
+            ("purge_delivered by hand", &self.purge_delivered.leased),
+            ("purge_dead", &self.purge_dead.unleased),
+            ("purge_dead by hand", &self.purge_dead.leased),
+            ("replay", &self.replay.unleased),
+            ("replay by hand", &self.replay.leased),
             ("stats", &self.stats),
             ("next_lease", &self.next_lease),
         ];

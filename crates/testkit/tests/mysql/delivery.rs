@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::{Dispatcher, PublishError, callback};
+use postrider::store::Replay;
+use postrider::{Dispatcher, PublishError, Store, callback};
 use testkit::eventually;
 use tokio_util::sync::CancellationToken;
 use uuid::{Uuid, Version};
 
-use crate::scene::{OnMySql, pool_in, run};
+use crate::scene::{OnMySql, message, pool_in, purge, request, run};
 
 #[tokio::test]
 async fn a_plain_insert_from_any_session_is_delivered() {
@@ -60,6 +61,24 @@ async fn an_insert_that_could_not_be_delivered_is_refused() {
         assert!(refused.is_err(), "{columns}");
     }
     assert_eq!(scene.number("select count(*) from outbox_messages").await, 0);
+}
+
+/// An operator's update leaves the lease as it was.
+#[tokio::test]
+async fn rows_finished_by_hand_are_counted_purged_and_replayed_too() {
+    let scene = OnMySql::new().await;
+    scene.put(vec![message(), message(), message()]).await;
+    assert_eq!(scene.claim().await.len(), 3);
+    scene
+        .execute("update outbox_messages set status = 'delivered', updated_at = '2000-01-01' order by seq limit 1")
+        .await;
+    scene.execute("update outbox_messages set status = 'dead' where status = 'processing'").await;
+    assert_eq!(scene.store.stats(&request().scope).await.expect("counted").dead, 2);
+    assert_eq!(scene.store.purge(&purge()).await.expect("purged"), 1);
+    let one = Replay { scope: request().scope, topic: None, ids: None, limit: 1 };
+    assert_eq!(scene.store.replay(&one).await.expect("replayed").len(), 1);
+    assert_eq!(scene.store.replay(&Replay { limit: 9, ..one }).await.expect("replayed").len(), 1);
+    assert_eq!(scene.claim().await.len(), 2);
 }
 
 /// Bytes that are no text, spaces at the end, a namespace of strange characters: nothing stops the relay.

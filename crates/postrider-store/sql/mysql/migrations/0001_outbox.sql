@@ -2,7 +2,8 @@
 -- Times are UTC whatever the session's time zone is. Keys are bytes (UTF-8 by convention), so that case, accents and
 -- trailing spaces make a difference. JSON is text, so that it arrives as it was written: MariaDB's JSON functions stop at
 -- 32 levels, and MySQL's type re-renders numbers. The default id is a UUID version 7: 48 bits of milliseconds, then
--- version, variant and 74 random bits.
+-- version, variant and 74 random bits. A finished row has no lease, so that one index has the leases by their end and the
+-- finished rows by their age: each index begins with the status, so each is written with every change of a row.
 create table if not exists {table} (
   seq             bigint         not null auto_increment,
   id              char(36)       character set ascii collate ascii_bin not null default ({uuid_v7}),
@@ -29,8 +30,7 @@ create table if not exists {table} (
   unique key {name}_dedupe_idx (dedupe_key, namespace, topic),
   key {name}_due_idx (status, namespace, next_attempt_at),
   key {name}_lane_idx (status, namespace, topic, tenant_id, next_attempt_at),
-  key {name}_lease_idx (status, locked_until),
-  key {name}_finished_idx (status, updated_at),
+  key {name}_lease_idx (status, locked_until, updated_at),
   constraint {name}_id_check check (id regexp {uuid_pattern}),
   constraint {name}_tenant_check check (tenant_id regexp {uuid_pattern}),
   constraint {name}_status_check check (status in ('pending', 'processing', 'delivered', 'dead')),
