@@ -4,8 +4,9 @@
 //! implement [`CallerTransaction`], so a message cannot be written apart from the change it tells of. Input is
 //! checked before SQL, and a duplicate never aborts the transaction.
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod rounds;
-#[cfg(feature = "sea-orm")]
+#[cfg(all(feature = "sea-orm", any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
 pub(crate) mod sea_orm;
 
 use std::future::Future;
@@ -25,6 +26,7 @@ pub struct Outbox {
     /// The bells and the clock of the store that this outbox was made by.
     #[cfg(feature = "sqlite")]
     pub(crate) neighbours: Option<Arc<crate::sqlite::Neighbours>>,
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
     pub(crate) statements: Arc<Statements>,
 }
 

@@ -174,7 +174,7 @@ async fn publish(settings: Settings, recorder: Recorder, message: ClaimedMessage
     crash_at(Point::BeforePublish);
     match settings.sink {
         Kind::Poison if message.topic == "poison" => std::process::abort(),
-        Kind::Flaky if message.attempts == 1 && message.id.as_bytes()[15] % 4 == 0 => {
+        Kind::Flaky if message.attempts == 1 && message.id.as_bytes()[15].is_multiple_of(4) => {
             return Err(PublishError::retry("the first attempt fails"));
         }
         Kind::Hang => {

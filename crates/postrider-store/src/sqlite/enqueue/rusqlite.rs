@@ -112,13 +112,13 @@ impl ToSql for Value<'_> {
 }
 
 fn write(connection: &Connection, sql: &Sql, values: Vec<Value<'_>>) -> rusqlite::Result<Vec<Uuid>> {
-    let mut statement = connection.prepare(sql)?;
+    let mut statement = connection.prepare_cached(sql)?;
     let ids = statement.query_map(params_from_iter(values), |row| id(row, 0))?;
     ids.collect()
 }
 
 fn find(connection: &Connection, sql: &Sql, keys: String) -> rusqlite::Result<Vec<(i64, Uuid)>> {
-    let mut statement = connection.prepare(sql)?;
+    let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map([keys], |row| Ok((row.get(0)?, id(row, 1)?)))?;
     found.collect()
 }
