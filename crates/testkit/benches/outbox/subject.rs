@@ -32,8 +32,8 @@ pub trait Subject {
     /// Makes the bare table and fills it.
     async fn fill_bare(pool: &Self::Pool, rows: usize, payload: &str) -> Result<()>;
 
-    /// Drains the bare table; answers how many rows.
-    async fn drain_bare(pool: &Self::Pool, delete: bool) -> Result<usize>;
+    /// Drains a table with the bare loop; answers how many rows.
+    async fn drain_bare(pool: &Self::Pool, table: &str, delete: bool) -> Result<usize>;
 
     /// Lets the database finish what earlier work left to do, so that it does not fall into the next measurement.
     async fn settle_down(pool: &Self::Pool) -> Result<()>;
@@ -81,8 +81,8 @@ impl Subject for Postgres {
         bare::postgres::fill(pool, rows, payload).await
     }
 
-    async fn drain_bare(pool: &PgPool, delete: bool) -> Result<usize> {
-        bare::postgres::drain(pool, delete).await
+    async fn drain_bare(pool: &PgPool, table: &str, delete: bool) -> Result<usize> {
+        bare::postgres::drain(pool, table, delete).await
     }
 
     async fn settle_down(pool: &PgPool) -> Result<()> {
@@ -122,8 +122,8 @@ impl Subject for MariaDb {
         bare::mysql::fill(pool, rows, payload).await
     }
 
-    async fn drain_bare(pool: &MySqlPool, delete: bool) -> Result<usize> {
-        bare::mysql::drain(pool, delete).await
+    async fn drain_bare(pool: &MySqlPool, table: &str, delete: bool) -> Result<usize> {
+        bare::mysql::drain(pool, table, delete).await
     }
 
     async fn settle_down(_: &MySqlPool) -> Result<()> {
@@ -177,8 +177,8 @@ impl Subject for Files {
         bare::sqlite::fill(pool, rows, payload).await
     }
 
-    async fn drain_bare(pool: &SqlitePool, delete: bool) -> Result<usize> {
-        bare::sqlite::drain(pool, delete).await
+    async fn drain_bare(pool: &SqlitePool, table: &str, delete: bool) -> Result<usize> {
+        bare::sqlite::drain(pool, table, delete).await
     }
 
     async fn settle_down(pool: &SqlitePool) -> Result<()> {

@@ -17,7 +17,7 @@ const TABLE: &str = "
       key bare_due_idx (status, next_attempt_at))";
 
 const SELECT: &str = "
-    select seq, id, payload from bare where status = 'pending' and next_attempt_at <= utc_timestamp(6)
+    select seq, id, payload from {table} where status = 'pending' and namespace = 'bench' and next_attempt_at <= utc_timestamp(6)
     order by next_attempt_at limit 1000 for update skip locked";
 
 pub async fn create(pool: &MySqlPool) -> Result<()> {
@@ -40,23 +40,23 @@ pub async fn fill(pool: &MySqlPool, rows: usize, payload: &str) -> Result<()> {
 }
 
 /// Claims and acks batches of a thousand until nothing is left; answers how many rows.
-pub async fn drain(pool: &MySqlPool, delete: bool) -> Result<usize> {
+pub async fn drain(pool: &MySqlPool, table: &str, delete: bool) -> Result<usize> {
     let mut connection = pool.acquire().await?;
-    let list = placeholders(BATCH);
+    let (list, select) = (placeholders(BATCH), SELECT.replace("{table}", table));
     let claim = format!(
-        "update bare set status = 'processing', attempts = attempts + 1, locked_by = ?, \
+        "update {table} set status = 'processing', attempts = attempts + 1, locked_by = ?, \
          locked_until = utc_timestamp(6) + interval 30 second, updated_at = utc_timestamp(6) where seq in ({list})"
     );
     let ack = match delete {
-        true => format!("delete from bare where seq in ({list}) and status = 'processing'"),
+        true => format!("delete from {table} where seq in ({list}) and status = 'processing'"),
         false => format!(
-            "update bare set status = 'delivered', updated_at = utc_timestamp(6) where seq in ({list}) and status = 'processing'"
+            "update {table} set status = 'delivered', updated_at = utc_timestamp(6) where seq in ({list}) and status = 'processing'"
         ),
     };
     let (mut drained, worker) = (0, Uuid::nil().to_string());
     loop {
         let mut transaction = connection.begin().await?;
-        let rows = sqlx::query(SELECT).fetch_all(&mut *transaction).await?;
+        let rows = sqlx::query(AssertSqlSafe(select.as_str())).fetch_all(&mut *transaction).await?;
         let seqs = rows.iter().map(|row| row.try_get::<i64, _>(0)).collect::<Result<Vec<_>, _>>()?;
         let Some(last) = seqs.last().copied() else { return Ok(drained) };
         drained += seqs.len();

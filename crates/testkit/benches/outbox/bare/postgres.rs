@@ -1,11 +1,13 @@
 //! On PostgreSQL.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
-use sqlx::{Decode, Encode, PgPool, Postgres, Row, Type};
+use sqlx::{AssertSqlSafe, Decode, Encode, PgPool, Postgres, Row, Type};
 use uuid::Uuid;
 
 const TABLE: &str = "
@@ -19,16 +21,16 @@ const TABLE: &str = "
 pub const INSERT: &str = "insert into bare (id, namespace, topic, payload) values ($1, $2, $3, $4::text::jsonb)";
 
 const CLAIM: &str = "
-    update bare set status = 'processing', attempts = attempts + 1, locked_by = $1,
+    update {table} set status = 'processing', attempts = attempts + 1, locked_by = $1,
       locked_until = now() + interval '30 s', updated_at = now()
     where ctid = any (array(
-      select ctid from bare where status = 'pending' and next_attempt_at <= now()
+      select ctid from {table} where status = 'pending' and namespace = 'bench' and next_attempt_at <= now()
       order by next_attempt_at limit $2 for update skip locked))
     returning ctid, id, payload::text";
 
 const ACK_UPDATE: &str =
-    "update bare set status = 'delivered', updated_at = now() where ctid = any ($1) and status = 'processing'";
-const ACK_DELETE: &str = "delete from bare where ctid = any ($1) and status = 'processing'";
+    "update {table} set status = 'delivered', updated_at = now() where ctid = any ($1) and status = 'processing'";
+const ACK_DELETE: &str = "delete from {table} where ctid = any ($1) and status = 'processing'";
 
 /// A row's address, passed through as it came.
 #[derive(Clone, Copy)]
@@ -78,17 +80,22 @@ pub async fn fill(pool: &PgPool, rows: usize, payload: &str) -> Result<()> {
 }
 
 /// Claims and acks batches of a thousand until nothing is left; answers how many rows.
-pub async fn drain(pool: &PgPool, delete: bool) -> Result<usize> {
+pub async fn drain(pool: &PgPool, table: &str, delete: bool) -> Result<usize> {
     let mut connection = pool.acquire().await?;
     let mut drained = 0;
+    let on = |sql: &str| Arc::<str>::from(sql.replace("{table}", table));
+    let (claim, ack) = (on(CLAIM), on(if delete { ACK_DELETE } else { ACK_UPDATE }));
     loop {
-        let rows = sqlx::query(CLAIM).bind(Uuid::nil()).bind(1_000_i64).fetch_all(&mut *connection).await?;
+        let rows = sqlx::query(AssertSqlSafe(claim.clone()))
+            .bind(Uuid::nil())
+            .bind(1_000_i64)
+            .fetch_all(&mut *connection)
+            .await?;
         if rows.is_empty() {
             return Ok(drained);
         }
         drained += rows.len();
         let addresses = rows.iter().map(|row| row.try_get::<Tid, _>(0)).collect::<Result<Vec<_>, _>>()?;
-        let ack = if delete { ACK_DELETE } else { ACK_UPDATE };
-        sqlx::query(ack).bind(addresses).execute(&mut *connection).await?;
+        sqlx::query(AssertSqlSafe(ack.clone())).bind(addresses).execute(&mut *connection).await?;
     }
 }

@@ -14,9 +14,12 @@ const TABLE: &str = "
       created_at integer not null default 0, updated_at integer not null default 0);
     create index bare_due_idx on bare (next_attempt_at) where status = 'pending'";
 
+/// Later than every due time.
+const FAR: i64 = i64::MAX / 2;
+
 const CLAIM: &str = "
-    update bare set status = 'processing', attempts = attempts + 1, locked_by = ?1, locked_until = ?2, updated_at = ?2
-    where seq in (select seq from bare where status = 'pending' and next_attempt_at <= ?2
+    update {table} set status = 'processing', attempts = attempts + 1, locked_by = ?1, locked_until = ?2, updated_at = ?2
+    where seq in (select seq from {table} where status = 'pending' and namespace = 'bench' and next_attempt_at <= ?2
                   order by next_attempt_at limit 1000)
     returning seq, id, payload";
 
@@ -40,18 +43,19 @@ pub async fn fill(pool: &SqlitePool, rows: usize, payload: &str) -> Result<()> {
 }
 
 /// Claims and acks batches of a thousand until nothing is left; answers how many rows.
-pub async fn drain(pool: &SqlitePool, delete: bool) -> Result<usize> {
+pub async fn drain(pool: &SqlitePool, table: &str, delete: bool) -> Result<usize> {
     let mut connection = pool.acquire().await?;
-    let list = placeholders(BATCH);
+    let (list, claim) = (placeholders(BATCH), CLAIM.replace("{table}", table));
     let ack = match delete {
-        true => format!("delete from bare where seq in ({list}) and status = 'processing'"),
+        true => format!("delete from {table} where seq in ({list}) and status = 'processing'"),
         false => format!(
-            "update bare set status = 'delivered', updated_at = 1 where seq in ({list}) and status = 'processing'"
+            "update {table} set status = 'delivered', updated_at = 1 where seq in ({list}) and status = 'processing'"
         ),
     };
     let (mut drained, worker) = (0, Uuid::nil().to_string());
     loop {
-        let rows = sqlx::query(CLAIM).bind(&worker).bind(1_i64).fetch_all(&mut *connection).await?;
+        let rows =
+            sqlx::query(AssertSqlSafe(claim.as_str())).bind(&worker).bind(FAR).fetch_all(&mut *connection).await?;
         let seqs = rows.iter().map(|row| row.try_get::<i64, _>(0)).collect::<Result<Vec<_>, _>>()?;
         let Some(last) = seqs.last().copied() else { return Ok(drained) };
         drained += seqs.len();
