@@ -16,12 +16,19 @@ use sqlx::{Database, Pool};
 const MOST_KEPT: usize = 4;
 /// How old a kept connection may become before it goes back to the pool and its rules.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+/// How long a kept connection may be without use; servers and firewalls end idle ones without a word, and the pool asks.
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
 /// Connections between two statements.
 #[derive(Debug)]
 struct Idle<DB: Database>(Mutex<Vec<Kept<DB>>>);
 
-type Kept<DB> = (Instant, PoolConnection<DB>);
+#[derive(Debug)]
+struct Kept<DB: Database> {
+    since: Instant,
+    used: Instant,
+    connection: PoolConnection<DB>,
+}
 
 impl<DB: Database> Idle<DB> {
     fn lock(&self) -> MutexGuard<'_, Vec<Kept<DB>>> {
@@ -32,7 +39,7 @@ impl<DB: Database> Idle<DB> {
 impl<DB: Database> Drop for Idle<DB> {
     fn drop(&mut self) {
         // A connection can be returned to its pool within the runtime only, and a store may outlive that.
-        self.lock().drain(..).for_each(|(_, connection)| drop(connection.detach()));
+        self.lock().drain(..).for_each(|kept| drop(kept.connection.detach()));
     }
 }
 
@@ -47,8 +54,8 @@ pub(crate) struct Lines<DB: Database> {
 
 /// A connection in use. Dropping it without [`keep`](Self::keep) tears it down.
 pub(crate) struct Line<DB: Database> {
-    connection: Option<Kept<DB>>,
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    kept: Option<Kept<DB>>,
+    #[cfg_attr(not(any(feature = "mysql", feature = "sqlite")), allow(dead_code))]
     is_new: bool,
     lines: Lines<DB>,
 }
@@ -68,12 +75,22 @@ impl<DB: Database> Lines<DB> {
 
     pub async fn take(&self) -> Result<Line<DB>, sqlx::Error> {
         self.watched.get_or_init(|| self.give_up_when_closed());
-        let kept = self.idle.lock().pop();
-        let (connection, is_new) = match kept {
+        let kept = self.pop();
+        let (kept, is_new) = match kept {
             Some(kept) if !self.pool.is_closed() => (kept, false),
-            _ => ((Instant::now(), self.pool.acquire().await?), true),
+            _ => {
+                let (connection, now) = (self.pool.acquire().await?, Instant::now());
+                (Kept { since: now, used: now, connection }, true)
+            }
         };
-        Ok(Line { connection: Some(connection), is_new, lines: self.clone() })
+        Ok(Line { kept: Some(kept), is_new, lines: self.clone() })
+    }
+
+    /// The connection that was used last, and those that were not used for long go back to the pool.
+    fn pop(&self) -> Option<Kept<DB>> {
+        let mut idle = self.idle.lock();
+        idle.retain(|kept| kept.used.elapsed() < MAX_IDLE && kept.since.elapsed() < MAX_AGE);
+        idle.pop()
     }
 
     /// A pool that is being closed waits for its connections.
@@ -90,17 +107,19 @@ impl<DB: Database> Lines<DB> {
 
 impl<DB: Database> Line<DB> {
     /// Whether it has just come from the pool, so that nothing is known about its session.
-    #[cfg(feature = "mysql")]
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    #[allow(dead_code)]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// Keeps the connection for the next statement.
     pub fn keep(mut self) {
-        let Some((since, connection)) = self.connection.take() else { return };
+        let Some(mut kept) = self.kept.take() else { return };
+        kept.used = Instant::now();
         let mut idle = self.lines.idle.lock();
-        if idle.len() < self.lines.kept && since.elapsed() < MAX_AGE && !self.lines.pool.is_closed() {
-            idle.push((since, connection));
+        if idle.len() < self.lines.kept && kept.since.elapsed() < MAX_AGE && !self.lines.pool.is_closed() {
+            idle.push(kept);
         }
     }
 }
@@ -109,21 +128,21 @@ impl<DB: Database> Deref for Line<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        &self.connection.as_ref().expect("a line has its connection until it is kept or dropped").1
+        &self.kept.as_ref().expect("a line has its connection until it is kept or dropped").connection
     }
 }
 
 impl<DB: Database> DerefMut for Line<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        &mut self.connection.as_mut().expect("a line has its connection until it is kept or dropped").1
+        &mut self.kept.as_mut().expect("a line has its connection until it is kept or dropped").connection
     }
 }
 
 impl<DB: Database> Drop for Line<DB> {
     fn drop(&mut self) {
         // Detached from the pool it is simply closed; returned, the pool would wait for an answer that may never come.
-        if let Some((_, connection)) = self.connection.take() {
-            drop(connection.detach());
+        if let Some(kept) = self.kept.take() {
+            drop(kept.connection.detach());
         }
     }
 }

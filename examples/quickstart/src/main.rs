@@ -11,6 +11,7 @@ mod shop;
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::shop::Shop;
 
 const USAGE: &str = "usage: quickstart [--orders N] [--file PATH] [--quiet]
   --orders N   how many orders to place (1000)
-  --file PATH  where the database goes; a file that is there is begun anew (postrider-quickstart.db)
+  --file PATH  where the database goes; the file of an earlier run is begun anew (postrider-quickstart.db)
   --quiet      do not print every message";
 
 /// How long the relay may take for what is left when the shop has closed.
@@ -62,6 +63,7 @@ fn read(arguments: impl IntoIterator<Item = String>) -> Result<Options> {
             _ => bail!("{argument} is not known"),
         }
     }
+    anyhow::ensure!(options.orders > 0, "--orders needs at least one");
     Ok(options)
 }
 
@@ -106,17 +108,34 @@ async fn until_all_are_told(store: &SqliteStore) -> Result<()> {
     }
 }
 
-/// Removes what an earlier run left.
+/// Removes what an earlier run left, and nothing else.
 fn begin_anew(options: &Options) -> Result<()> {
-    for suffix in ["", "-wal", "-shm"] {
+    let part = |suffix: &str| {
         let mut file = options.file.clone().into_os_string();
         file.push(suffix);
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {}", file.display()));
+        PathBuf::from(file)
+    };
+    let database = match std::fs::read(&options.file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        read => read.with_context(|| format!("cannot read {}", options.file.display()))?,
+    };
+    // What a run that was cut off wrote last is in the write-ahead log.
+    let log = std::fs::read(part("-wal")).unwrap_or_default();
+    let has_our_table = [&database, &log].iter().any(|bytes| contains(bytes, b"postrider_migrations"));
+    if !database.starts_with(b"SQLite format 3\0") || !has_our_table {
+        bail!("{} is no database of an earlier run; name another file", options.file.display());
+    }
+    for suffix in ["", "-wal", "-shm"] {
+        match std::fs::remove_file(part(suffix)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", part(suffix).display()));
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
 }

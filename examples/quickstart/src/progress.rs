@@ -57,7 +57,7 @@ impl Progress {
         let pause = if self.bar.is_hidden() { Duration::from_secs(1) } else { Duration::from_millis(100) };
         while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
             let dead = store.stats(&Scope::all()).await.map_or(0, |stats| stats.dead);
-            let written = shop.committed.load(Ordering::Relaxed);
+            let written = shop.told().len();
             let called_off = shop.called_off.load(Ordering::Relaxed);
             let (delivered, retried, latency) = {
                 let notes = terminal.notes();
@@ -68,7 +68,7 @@ impl Progress {
                 "written {written}, delivered {delivered}, retried {retried}, dead {dead}, {rate:.0}/s, latency {:.1} ms",
                 latency.as_secs_f64() * 1e3
             );
-            self.bar.set_position(u64::from(written + called_off));
+            self.bar.set_position(written as u64 + u64::from(called_off));
             match self.bar.is_hidden() {
                 true => println!("-- {line}"),
                 false => self.bar.set_message(line),

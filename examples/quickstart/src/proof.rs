@@ -22,9 +22,11 @@ pub struct Proof {
     slowest: Duration,
 }
 
-/// Compares the orders in the database with the terminal's own notes.
+/// Compares what the clerks were told, the orders in the database and the terminal's own notes.
 pub async fn of(shop: &Shop, terminal: &Terminal) -> Result<Proof> {
     let committed: BTreeSet<u32> = shop.orders().await?.into_iter().collect();
+    let told = shop.told();
+    ensure!(committed == told, "the clerks were told of {} commits, the database has {}", told.len(), committed.len());
     let (dead, retries) = shop.dead_and_retries().await?;
     let notes = terminal.notes();
     let arrived: BTreeSet<u32> = notes.arrivals.keys().copied().collect();
@@ -51,10 +53,11 @@ impl Proof {
         println!("orders committed           {:>6}", self.committed);
         println!("  of them delivered        {:>6}  all of them", self.committed);
         println!("  once                     {:>6}", self.committed - self.repeated);
-        println!(
-            "  more than once           {:>6}  at most {} times; the answer to a publish was lost",
-            self.repeated, self.most
-        );
+        let why = match self.repeated {
+            0 => String::new(),
+            _ => format!("  at most {} times; the answer to a publish was lost", self.most),
+        };
+        println!("  more than once           {:>6}{why}", self.repeated);
         println!("orders called off          {:>6}  none of them delivered", self.called_off);
         println!("attempts that failed       {:>6}  and were repeated", self.retries);
         println!("messages given up (dead)   {:>6}", self.dead);
@@ -71,7 +74,7 @@ impl Proof {
 pub fn say_how_to_look(file: &Path) {
     let sql = "select id, topic, key, status, attempts, datetime(delivered_at / 1000000, 'unixepoch') as delivered from outbox_messages limit 5";
     println!("\nEverything is in {}. To look at it:", file.display());
-    println!("  sqlite3 -box {} \"{sql}\"", file.display());
+    println!("  sqlite3 -box '{}' \"{sql}\"", file.display());
     println!("or, where there is no sqlite3:");
     println!(
         "  python3 -c 'import sqlite3; print(*sqlite3.connect(\"{}\").execute(\"select status, count(*), max(attempts) from outbox_messages group by 1\"), sep=\"\\n\")'",

@@ -16,7 +16,7 @@ pub struct Terminal(Mutex<Notes>);
 pub struct Notes {
     /// How often each order arrived.
     pub arrivals: BTreeMap<u32, u32>,
-    /// From the beginning of each order's transaction to its first arrival.
+    /// From the writing of each message to its first arrival.
     pub latencies: Vec<Duration>,
     /// Publishes that failed.
     pub failures: u32,

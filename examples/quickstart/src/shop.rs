@@ -1,7 +1,8 @@
 //! The application: every order is written together with its message.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,7 +17,7 @@ const CLERKS: u32 = 4;
 pub struct Shop {
     pool: SqlitePool,
     outbox: Outbox,
-    pub committed: Arc<AtomicU32>,
+    committed: Arc<Mutex<BTreeSet<u32>>>,
     pub called_off: Arc<AtomicU32>,
 }
 
@@ -44,7 +45,8 @@ impl Shop {
             clerks.spawn(async move {
                 for order in (1..=orders).filter(|order| order % CLERKS == clerk) {
                     tokio::time::sleep(Duration::from_millis(fastrand::u64(5..35))).await;
-                    shop.place_one(order).await?;
+                    let changes_their_mind = fastrand::u32(..10) == 0;
+                    shop.place_one(order, changes_their_mind).await?;
                 }
                 anyhow::Ok(())
             });
@@ -56,7 +58,7 @@ impl Shop {
     }
 
     /// The order and its message, or neither. One customer in ten changes their mind at the till.
-    async fn place_one(&self, order: u32) -> Result<()> {
+    pub async fn place_one(&self, order: u32, called_off: bool) -> Result<()> {
         let placed = OrderPlaced { order, item: ITEMS[fastrand::usize(..ITEMS.len())], quantity: fastrand::u32(1..=3) };
 
         // SQLite has one writer at a time: `immediate` waits for its turn here, and not in the middle.
@@ -69,14 +71,19 @@ impl Shop {
             .await?;
         let message = Message::json("shop", "order.placed", &placed).key(order.to_string());
         self.outbox.enqueue(&mut transaction, message).await?;
-        if fastrand::u32(..10) == 0 {
+        if called_off {
             transaction.rollback().await?;
             self.called_off.fetch_add(1, Ordering::Relaxed);
         } else {
             transaction.commit().await?;
-            self.committed.fetch_add(1, Ordering::Relaxed);
+            self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(order);
         }
         Ok(())
+    }
+
+    /// The orders whose commit was confirmed.
+    pub fn told(&self) -> BTreeSet<u32> {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The orders that are in the database.

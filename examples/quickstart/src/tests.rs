@@ -22,25 +22,41 @@ async fn a_run_proves_itself_and_leaves_a_file_that_can_be_looked_at() -> Result
 }
 
 #[tokio::test]
-async fn the_proof_fails_for_an_order_that_did_not_arrive_and_for_one_that_was_called_off() -> Result<()> {
+async fn the_proof_fails_for_an_order_that_is_lost_invented_or_gone() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let store = SqliteStore::open(&options(&directory).file).await?;
     store.migrate().await?;
     let shop = Shop::open(store.pool().clone(), store.outbox()).await?;
     let terminal = Terminal::default();
     assert_eq!(proof::of(&shop, &terminal).await?.committed, 0);
-    sqlx::query("insert into orders values (7, 'lamp', 1)").execute(store.pool()).await?;
-    assert!(proof::of(&shop, &terminal).await.is_err_and(|error| error.to_string().contains("never arrived: [7]")));
+    shop.place_one(7, false).await?;
+    assert!(fails(&shop, &terminal, "never arrived: [7]").await);
     terminal.notes().arrivals.insert(7, 1);
-    assert!(proof::of(&shop, &terminal).await.is_ok());
+    assert_eq!(proof::of(&shop, &terminal).await?.committed, 1);
     terminal.notes().arrivals.insert(8, 1);
-    assert!(proof::of(&shop, &terminal).await.is_err_and(|error| error.to_string().contains("never committed: [8]")));
+    assert!(fails(&shop, &terminal, "never committed: [8]").await);
+    sqlx::query("delete from orders").execute(store.pool()).await?;
+    assert!(fails(&shop, &terminal, "told of 1 commits, the database has 0").await);
+    Ok(())
+}
+
+async fn fails(shop: &Shop, terminal: &Terminal, why: &str) -> bool {
+    proof::of(shop, terminal).await.is_err_and(|error| error.to_string().contains(why))
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_of_an_earlier_run_is_left_alone() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let options = options(&directory);
+    std::fs::write(&options.file, "my notes")?;
+    assert!(run(&options).await.is_err_and(|error| error.to_string().contains("name another file")));
+    assert_eq!(std::fs::read_to_string(&options.file)?, "my notes");
     Ok(())
 }
 
 #[test]
 fn wrong_usage_is_said() {
-    for words in [&["--orders"][..], &["--orders", "many"], &["--colour"]] {
+    for words in [&["--orders"][..], &["--orders", "many"], &["--orders", "0"], &["--colour"]] {
         assert!(read(words.iter().map(|word| (*word).to_owned())).is_err());
     }
     assert!(
