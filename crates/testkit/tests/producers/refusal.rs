@@ -2,8 +2,12 @@
 
 use diesel_async::AsyncPgConnection;
 use postrider::CallerTransaction;
+use postrider::sqlite::enqueue::RusqliteTransaction;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
-use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{
+    MySql, MySqlConnection, MySqlPool, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
+    Transaction,
+};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tokio_postgres::Client;
 
@@ -14,6 +18,18 @@ assert_not_impl_any!(&mut PgPool: CallerTransaction);
 assert_not_impl_any!(PgConnection: CallerTransaction);
 assert_not_impl_any!(&mut PgConnection: CallerTransaction);
 assert_not_impl_any!(&mut sqlx::pool::PoolConnection<Postgres>: CallerTransaction);
+
+assert_impl_all!(&mut Transaction<'static, MySql>: CallerTransaction);
+assert_not_impl_any!(&MySqlPool: CallerTransaction);
+assert_not_impl_any!(&mut MySqlConnection: CallerTransaction);
+assert_not_impl_any!(&mut sqlx::pool::PoolConnection<MySql>: CallerTransaction);
+
+assert_impl_all!(&mut Transaction<'static, Sqlite>: CallerTransaction);
+assert_not_impl_any!(&SqlitePool: CallerTransaction);
+assert_not_impl_any!(&mut SqliteConnection: CallerTransaction);
+assert_not_impl_any!(&mut sqlx::pool::PoolConnection<Sqlite>: CallerTransaction);
+assert_impl_all!(rusqlite::Transaction<'static>: RusqliteTransaction);
+assert_not_impl_any!(rusqlite::Connection: RusqliteTransaction);
 
 assert_impl_all!(&tokio_postgres::Transaction<'static>: CallerTransaction);
 assert_not_impl_any!(&Client: CallerTransaction);
