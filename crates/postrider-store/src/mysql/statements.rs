@@ -41,6 +41,8 @@ pub struct EnqueueStatements {
     pub enqueue_turn: Portioned,
     /// Looks in the caller's snapshot, without locks.
     pub enqueue_find: Portioned,
+    /// Which of the caller's own rows were written, without locks.
+    pub enqueue_written: Portioned,
     /// Looks at what is committed now, with locks.
     pub enqueue_find_now: Portioned,
 }
@@ -64,6 +66,7 @@ impl EnqueueStatements {
             enqueue_keyed: insert("on duplicate key update seq = seq"),
             enqueue_turn: Portioned::render(&render(names, template!("enqueue_turn"), &[]), "?", MOST_MESSAGES),
             enqueue_find: find(""),
+            enqueue_written: Portioned::render(&render(names, template!("enqueue_written"), &[]), "?", MOST_MESSAGES),
             enqueue_find_now: find("lock in share mode"),
         }
     }
@@ -75,6 +78,7 @@ impl EnqueueStatements {
             ("enqueue with dedupe keys", &self.enqueue_keyed),
             ("enqueue_turn", &self.enqueue_turn),
             ("enqueue_find", &self.enqueue_find),
+            ("enqueue_written", &self.enqueue_written),
             ("enqueue_find with locks", &self.enqueue_find_now),
         ];
         statements.into_iter().flat_map(|(name, statement)| texts(name, statement)).collect()
@@ -149,6 +153,10 @@ impl StoreStatements {
             let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
         };
+        let deleted = |template| {
+            let lists = [("{items}", "?", ", "), ("{numbers}", "cast(? as signed) as number", " union select ")];
+            Portioned::render_lists(&render(names, template, &[]), &lists, MOST_ROWS)
+        };
         let scoped = |template| scoped(names, template, &[]);
         let finished = |template, status| {
             let with = |lease| self::scoped(names, template, &[("{finished}", status), ("{unleased}", lease)]);
@@ -165,7 +173,7 @@ impl StoreStatements {
             claim_read: rows(template!("claim_read")),
             claim_take: rows(template!("claim_take")),
             ack: rows(template!("ack")),
-            ack_delete: rows(template!("ack_delete")),
+            ack_delete: deleted(template!("ack_delete")),
             nack: cases(template!("nack")),
             bury: cases(template!("bury")),
             release: cases(template!("release")),
@@ -178,7 +186,7 @@ impl StoreStatements {
             sweep_suspects: scoped(template!("sweep_suspects")),
             purge_delivered: finished(template!("purge"), "delivered"),
             purge_dead: finished(template!("purge"), "dead"),
-            purge_delete: rows(template!("purge_delete")),
+            purge_delete: deleted(template!("purge_delete")),
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
             replay: finished(template!("replay"), "dead"),
@@ -256,9 +264,10 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 9] = [
+const FRAGMENTS: [(&str, &str); 10] = [
     // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
-    ("{fence}", "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
+    ("{fence}", "seq in ({items}) and {ours}"),
+    ("{ours}", "id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
     ("{of_tenant}", "(? is null or tenant_id = ?)"),
     ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
     ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),
