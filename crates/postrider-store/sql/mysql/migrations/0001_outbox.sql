@@ -3,7 +3,9 @@
 -- trailing spaces make a difference. JSON is text, so that it arrives as it was written: MariaDB's JSON functions stop at
 -- 32 levels, and MySQL's type re-renders numbers. The default id is a UUID version 7: 48 bits of milliseconds, then
 -- version, variant and 74 random bits. A finished row has no lease, so that one index has the leases by their end and the
--- finished rows by their age: each index begins with the status, so each is written with every change of a row.
+-- finished rows by their age: each index begins with the status, so each is written with every change of a row. Checks
+-- refuse what no relay could find or read: an empty name (a length, because a comparison ignores trailing spaces), and
+-- times with a year, month or day of zero, which some sessions let pass.
 create table if not exists {table} (
   seq             bigint         not null auto_increment,
   id              char(36)       character set ascii collate ascii_bin not null default ({uuid_v7}),
@@ -31,6 +33,10 @@ create table if not exists {table} (
   key {name}_due_idx (status, namespace, next_attempt_at),
   key {name}_lane_idx (status, namespace, topic, tenant_id, next_attempt_at),
   key {name}_lease_idx (status, locked_until, updated_at),
+  constraint {name}_namespace_check check (octet_length(namespace) > 0),
+  constraint {name}_topic_check check (octet_length(topic) > 0),
+  constraint {name}_next_attempt_check check (next_attempt_at >= {epoch} and month(next_attempt_at) > 0 and dayofmonth(next_attempt_at) > 0),
+  constraint {name}_created_check check (created_at >= {epoch} and month(created_at) > 0 and dayofmonth(created_at) > 0),
   constraint {name}_id_check check (id regexp {uuid_pattern}),
   constraint {name}_tenant_check check (tenant_id regexp {uuid_pattern}),
   constraint {name}_status_check check (status in ('pending', 'processing', 'delivered', 'dead')),

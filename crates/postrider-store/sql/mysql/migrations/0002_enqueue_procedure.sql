@@ -115,7 +115,8 @@ enqueue: begin
         set due_at = cast(trim(trailing 'Z' from replace(found_time, 'T', ' ')) as datetime(6));
       end;
     end if;
-    if due_at is null or due_at < {epoch} then
+    -- some sessions let a month or day of zero pass
+    if due_at is null or due_at < {epoch} or month(due_at) = 0 or dayofmonth(due_at) = 0 then
       set problem = 'deliver_at is not a time between 1970 and 9999', advice = 'write it in UTC, like 2030-01-31T12:00:00Z';
     end if;
   end if;
