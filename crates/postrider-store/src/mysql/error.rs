@@ -10,6 +10,11 @@ pub(super) fn is_conflict(number: u16) -> bool {
     matches!(number, 1213 | 1205 | 1020)
 }
 
+/// Whether somebody else had a row locked for too long. Undoes the statement only, not its transaction.
+pub(super) fn is_lock_timeout(number: u16) -> bool {
+    number == 1205
+}
+
 /// Sorts a driver's error for a producer.
 pub(super) fn for_producer(number: Option<u16>, source: impl Into<DriverError>) -> EnqueueError {
     match number {

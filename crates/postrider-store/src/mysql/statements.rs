@@ -127,6 +127,7 @@ pub struct StoreStatements {
     pub release: Portioned,
     pub extend: Portioned,
     pub settle_find: Portioned,
+    pub settle_look: Portioned,
     pub sweep_crashed: Scoped,
     pub sweep_spent: Sql,
     pub sweep_lock: Portioned,
@@ -153,6 +154,9 @@ impl StoreStatements {
             let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
         };
+        let leased = |lock| {
+            Portioned::render(&render(names, template!("settle_find"), &[("{lock}", lock)]), "?", MOST_ROWS)
+        };
         let deleted = |template| {
             let lists = [("{items}", "?", ", "), ("{numbers}", "cast(? as signed) as number", " union select ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_ROWS)
@@ -178,7 +182,8 @@ impl StoreStatements {
             bury: cases(template!("bury")),
             release: cases(template!("release")),
             extend: rows(template!("extend")),
-            settle_find: rows(template!("settle_find")),
+            settle_find: leased("for update skip locked"),
+            settle_look: leased(""),
             sweep_crashed: scoped(template!("sweep_crashed")),
             sweep_spent: sql(template!("sweep_spent")),
             sweep_lock: rows(template!("sweep_lock")),
@@ -227,7 +232,7 @@ impl StoreStatements {
             all.push((name, &statement.all));
             all.extend(texts(name, &statement.some));
         }
-        let lists: [(_, &Portioned); 14] = [
+        let lists: [(_, &Portioned); 15] = [
             ("claim_read", &self.claim_read),
             ("claim_take", &self.claim_take),
             ("ack", &self.ack),
@@ -237,6 +242,7 @@ impl StoreStatements {
             ("release", &self.release),
             ("extend", &self.extend),
             ("settle_find", &self.settle_find),
+            ("settle_find without locks", &self.settle_look),
             ("sweep_lock", &self.sweep_lock),
             ("sweep_bury", &self.sweep_bury),
             ("purge_delete", &self.purge_delete),
