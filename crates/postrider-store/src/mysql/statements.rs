@@ -154,9 +154,8 @@ impl StoreStatements {
             let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
         };
-        let leased = |lock| {
-            Portioned::render(&render(names, template!("settle_find"), &[("{lock}", lock)]), "?", MOST_ROWS)
-        };
+        let leased =
+            |lock| Portioned::render(&render(names, template!("settle_find"), &[("{lock}", lock)]), "?", MOST_ROWS);
         let deleted = |template| {
             let lists = [("{items}", "?", ", "), ("{numbers}", "cast(? as signed) as number", " union select ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_ROWS)

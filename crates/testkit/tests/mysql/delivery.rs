@@ -61,7 +61,7 @@ async fn an_insert_that_could_not_be_delivered_is_refused() {
         "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '0000-00-00')",
         "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '2020-00-01')",
         "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '2020-01-00')",
-        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '1969-12-31')",
+        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '0999-12-31')",
         "(namespace, topic, payload, created_at) values ('a', 'b', '1', '0000-00-00')",
         "(namespace, topic, payload, created_at) values ('a', 'b', '1', '2020-00-00')",
         "(namespace, topic, payload) values ('', 'b', '1')",

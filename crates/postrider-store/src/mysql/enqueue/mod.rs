@@ -27,8 +27,8 @@ use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
 use crate::sql::{Portioned, Sql};
 
-/// How many producers with different keys can have their turns at the same time; as in the migration.
-const TURNS: u32 = 4_096;
+/// How many turns there are; as in the procedure, and as many as `turns.sql` fills in.
+pub(super) const TURNS: u32 = 65_536;
 
 /// The checksum that MySQL's `crc32` computes, so that the procedure takes the same turns.
 const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
