@@ -1,5 +1,7 @@
 -- Deletes leased rows that were delivered; a row with a dedupe key stays, because a producer's late retry must find it.
 -- The rows' numbers, their ids, worker, attempt
--- Uses the primary key.
-delete from {table}
-where {fence} and dedupe_key is null
+-- Uses the primary key, one look for each number. With `where seq in (…)` a small table would be read as a whole, whatever index is named, up to a row that a producer has not committed.
+delete leased
+from (select {numbers}) as wanted
+straight_join {table} as leased force index (primary) on leased.seq = wanted.number
+where {ours} and dedupe_key is null

@@ -1,7 +1,7 @@
 -- Locks the rows of a namespace that have been due for longest.
 -- Namespace, max attempts, tenant or null twice, limit
 -- Uses {name}_due_idx.
-select seq, {size} as size, {micros_of} next_attempt_at) as since
+select seq, {size} as size, coalesce({micros_of} next_attempt_at), 0) as since
 from {table} force index ({name}_due_idx)
 where status = 'pending' and namespace = ? and next_attempt_at <= {now}
   and attempts < coalesce(max_attempts, ?) and {of_tenant}

@@ -2,6 +2,6 @@
 -- The rows' numbers
 -- Uses the primary key.
 select seq, id, namespace, topic, `key`, tenant_id, dedupe_key, payload, payload_bytes, headers, attempts, max_attempts,
-  {micros_of} created_at) as created_at, {micros_of} {now}) as claimed_at
+  coalesce({micros_of} created_at), 0) as created_at, coalesce({micros_of} {now}), 0) as claimed_at
 from {table} force index (primary)
 where seq in ({items})

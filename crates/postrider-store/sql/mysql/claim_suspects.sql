@@ -1,7 +1,7 @@
 -- Locks rows whose worker died on them repeatedly; claim_expired.sql leaves them out.
 -- Max attempts twice, the scope, limit
 -- Uses {name}_lease_idx.
-select seq, {size} as size, {micros_of} locked_until) as since
+select seq, {size} as size, coalesce({micros_of} locked_until), 0) as since
 from {table} force index ({name}_lease_idx)
 where status = 'processing' and locked_until < {now}
   and attempts < coalesce(max_attempts, ?) and {suspect}

@@ -1,7 +1,7 @@
 -- How long until the next lease ends, µs.
 -- The scope
 -- Uses {name}_lease_idx.
-select timestampdiff(microsecond, {now}, locked_until) as ends_in
+select coalesce(timestampdiff(microsecond, {now}, locked_until), 0) as ends_in
 from {table} force index ({name}_lease_idx)
 where status = 'processing' and locked_until is not null
   {in_scope}

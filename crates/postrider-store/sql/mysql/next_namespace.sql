@@ -1,7 +1,7 @@
 -- Finds the next namespace with pending rows, and how long until its first row is due, µs.
 -- The namespace to look after
 -- Uses {name}_due_idx. Called in a loop: with a constant to begin at, each look is one step in the index.
-select namespace, timestampdiff(microsecond, {now}, next_attempt_at) as due_in
+select namespace, coalesce(timestampdiff(microsecond, {now}, next_attempt_at), 0) as due_in
 from {table} force index ({name}_due_idx)
 where status = 'pending' and namespace > ?
 order by namespace, next_attempt_at

@@ -5,9 +5,15 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use crate::enqueue::{DriverError, EnqueueError};
 
-/// After these the same transaction may succeed: deadlock, lock time-out, a row that changed after the snapshot.
+/// After these the same transaction may succeed: deadlock, lock time-out, a row or table that changed after the snapshot,
+/// too many locks, a prepared statement that must be prepared again.
 pub(super) fn is_conflict(number: u16) -> bool {
-    matches!(number, 1213 | 1205 | 1020)
+    matches!(number, 1213 | 1205 | 1020 | 1412 | 1206 | 1615)
+}
+
+/// Whether somebody else had a row locked for too long. Undoes the statement only, not its transaction.
+pub(super) fn is_lock_timeout(number: u16) -> bool {
+    number == 1205
 }
 
 /// Sorts a driver's error for a producer.
@@ -56,9 +62,13 @@ fn kind_of(number: u16) -> StoreErrorKind {
         _ if is_conflict(number) => StoreErrorKind::Conflict,
         // No such database, table, column, index or procedure.
         1049 | 1051 | 1054 | 1146 | 1176 | 1305 => StoreErrorKind::Schema,
-        // Too many connections, out of memory, shutting down, killed, read-only, disk full, in recovery.
-        1040 | 1041 | 1203 | 1037 | 1038 | 1053 | 1077 | 1079 | 1317 | 1927 | 1290 | 1836 | 3100 | 1021 | 1114
-        | 1129 | 1047 | 1792 | 3168 => StoreErrorKind::Unavailable,
+        // Too many connections, statements or other resources, out of memory, shutting down, killed, read-only, disk
+        // full, in recovery.
+        1040 | 1041 | 1203 | 1226 | 1461 | 1037 | 1038 | 1053 | 1077 | 1079 | 1317 | 1927 | 1290 | 1836 | 3100
+        | 1021 | 1114 | 1129 | 1047 | 1792 | 3168 => StoreErrorKind::Unavailable,
+        // The network between, a session that idled or a statement that ran for too long, a commit or an engine that
+        // failed.
+        1158..=1161 | 4031 | 1969 | 3024 | 1180 | 1030 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Refused,
     }
 }
@@ -73,7 +83,19 @@ mod tests {
             (1213, StoreErrorKind::Conflict),
             (1205, StoreErrorKind::Conflict),
             (1020, StoreErrorKind::Conflict),
+            (1412, StoreErrorKind::Conflict),
+            (1206, StoreErrorKind::Conflict),
+            (1615, StoreErrorKind::Conflict),
             (1053, StoreErrorKind::Unavailable),
+            (1226, StoreErrorKind::Unavailable),
+            (1461, StoreErrorKind::Unavailable),
+            (1158, StoreErrorKind::Unavailable),
+            (1161, StoreErrorKind::Unavailable),
+            (4031, StoreErrorKind::Unavailable),
+            (1969, StoreErrorKind::Unavailable),
+            (3024, StoreErrorKind::Unavailable),
+            (1180, StoreErrorKind::Unavailable),
+            (1030, StoreErrorKind::Unavailable),
             (1040, StoreErrorKind::Unavailable),
             (1290, StoreErrorKind::Unavailable),
             (1836, StoreErrorKind::Unavailable),

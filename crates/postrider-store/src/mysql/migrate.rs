@@ -29,6 +29,9 @@ const BETWEEN: &str = "\n-- next statement\n";
 /// How long to wait for another process that migrates, in seconds.
 const PATIENCE: i64 = 60;
 
+/// Fills in what is missing of the turns, see the file.
+const TURNS: &str = include_str!("../../sql/mysql/turns.sql");
+
 /// The SQL of all versions, one statement each, for teams that run their migrations with a tool of their own: run them in
 /// this order, each as one statement (they hold semicolons, so do not split them further; the `mariadb` and `mysql`
 /// programs need `delimiter` around the last ones). They note the versions as [`run`] does, so that the two go together,
@@ -39,6 +42,7 @@ pub fn script(names: &Names) -> Vec<String> {
         script.extend(statements(names, migration));
         script.push(note(names, migration));
     }
+    script.push(render(names, TURNS, &[]));
     script
 }
 
@@ -90,6 +94,9 @@ async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<V
         execute(connection, note(names, migration)).await?;
         ran.push(migration.version);
     }
+    if turns(connection, names).await.map_err(failed)? < i64::from(super::enqueue::TURNS) {
+        execute(connection, render(names, TURNS, &[])).await?;
+    }
     Ok(ran)
 }
 
@@ -122,4 +129,9 @@ async fn applied(connection: &mut MySqlConnection, names: &Names) -> Result<Vec<
     let sql = render(names, "select version from {migrations}", &[]);
     let rows = sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(connection).await?;
     rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+async fn turns(connection: &mut MySqlConnection, names: &Names) -> Result<i64, sqlx::Error> {
+    let sql = render(names, "select count(*) from {turns}", &[]);
+    sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await
 }

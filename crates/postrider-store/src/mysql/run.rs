@@ -12,12 +12,32 @@ use super::types::Bound;
 use crate::lines::Lines;
 use crate::sql::Sql;
 
+/// Puts back what [`BEGIN`] changed, if it did.
+macro_rules! restore {
+    () => {
+        "set session innodb_lock_wait_timeout = cast(coalesce(@postrider_lock_wait, @@session.innodb_lock_wait_timeout) as unsigned), \
+        session wait_timeout = cast(coalesce(@postrider_idle, @@session.wait_timeout) as unsigned), \
+        @postrider_lock_wait = null, @postrider_idle = null"
+    };
+}
+
 /// How often work is tried when the database chose it as the victim of a deadlock, or it waited too long for a lock.
 const TRIES: u64 = 5;
 
-/// The isolation level is for the next transaction only, so the session stays as the pool made it. At READ COMMITTED
-/// no lock covers a gap, where a producer wants to insert.
-const BEGIN: &str = "set transaction isolation level read committed; start transaction";
+/// A transaction of the relay waits for a lock for a second at most: whoever gave up on it cannot end it, and it has rows
+/// locked meanwhile. And the server ends it after 30 seconds without a statement, so that a relay that is frozen hides no
+/// rows for hours. Both are the session's, which may go back to the pool, so they are put back with the transaction's
+/// end. The isolation level is for the next transaction only. At READ COMMITTED no lock covers a gap, where a producer
+/// wants to insert.
+const BEGIN: &str = "set @postrider_lock_wait = @@session.innodb_lock_wait_timeout, \
+    @postrider_idle = @@session.wait_timeout; \
+    set session innodb_lock_wait_timeout = 1, session wait_timeout = least(@@session.wait_timeout, 30); \
+    set transaction isolation level read committed; start transaction";
+
+const COMMIT: &str = concat!("commit; ", restore!());
+
+/// Also where no transaction was begun.
+const ROLL_BACK: &str = concat!("rollback; ", restore!());
 
 /// What a verb does on one connection.
 pub(super) trait Work: Sync {
@@ -70,7 +90,7 @@ impl Runner {
             Ok(_) => line.keep(),
             // A lock time-out undoes the statement only.
             Err(error) if is_from_healthy_server(error) => {
-                if execute_text(&mut line, "rollback").await.is_ok() {
+                if roll_back(&mut line).await.is_ok() {
                     line.keep();
                 }
             }
@@ -80,17 +100,17 @@ impl Runner {
     }
 }
 
-/// Begins a transaction in one round trip.
+/// Begins a transaction in one round trip; ends with [`commit`] or [`roll_back`], or with the connection.
 pub(super) async fn begin(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     execute_text(connection, BEGIN).await
 }
 
 pub(super) async fn commit(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    execute_text(connection, "commit").await
+    execute_text(connection, COMMIT).await
 }
 
 pub(super) async fn roll_back(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    execute_text(connection, "rollback").await
+    execute_text(connection, ROLL_BACK).await
 }
 
 async fn execute_text(connection: &mut MySqlConnection, sql: &'static str) -> Result<(), sqlx::Error> {

@@ -1,8 +1,9 @@
 //! Writing outcomes back, and renewing leases.
 //!
 //! MySQL does not say which rows an update found, only how many. So a batch is written in the hope that all its leases
-//! are live, which is the rule: if as many rows were found as there are leases, it is committed. If not, it is rolled
-//! back; the rows are locked and looked at, and written for those leases that are live.
+//! are live, which is the rule: if as many rows were found as there are leases, it is committed. If not, or if somebody
+//! has a row locked for longer than a moment, it is rolled back; the rows that can be locked are, and are written for
+//! those leases that are live. The others are tried again a few times, see [`PAUSES`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,11 +12,17 @@ use postrider_core::store::{Bury, Nack, Release};
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
+use super::error::{is_lock_timeout, number};
 use super::run::{Work, begin, commit, execute, fetch, roll_back};
 use super::statements::StoreStatements;
 use super::types::{Bound, address, seq, uuid, uuid_or_null};
 use crate::clock::micros;
 use crate::sql::{Portioned, Sql};
+
+/// How long to wait before rows that somebody else has locked are tried again, in milliseconds. If one is locked still,
+/// the verb is a conflict and the dispatcher repeats it for all of its rows; those that were written before are then
+/// answered as lost leases. That is counted and logged and does no harm, as after a commit whose answer did not arrive.
+pub(super) const PAUSES: [u64; 5] = [50, 100, 200, 400, 800];
 
 /// What becomes of the rows.
 pub(super) enum Change<'a> {
@@ -31,7 +38,21 @@ pub(super) enum Change<'a> {
 pub(super) struct Settle<'a> {
     pub statements: &'a StoreStatements,
     pub leases: &'a [Lease],
-    pub change: Change<'a>,
+    /// Which of the leases this is about.
+    pub wanted: &'a [usize],
+    pub change: &'a Change<'a>,
+    /// Whether to write in the hope that all leases are live and no row is locked.
+    pub hopes: bool,
+}
+
+/// What a lease turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The row is written; the lease has its address.
+    Done(Lease),
+    Lost,
+    /// The lease is live, but somebody else has the row locked.
+    Held,
 }
 
 /// A leased row, and which lease of the batch it belongs to.
@@ -43,65 +64,89 @@ struct Target {
 }
 
 impl Work for Settle<'_> {
-    /// The leases with their rows' addresses; nothing where the lease was lost.
-    type Answer = Vec<Option<Lease>>;
+    /// One for each lease that is wanted.
+    type Answer = Vec<Answer>;
 
     async fn run(&self, connection: &mut MySqlConnection) -> Result<Self::Answer, sqlx::Error> {
-        if self.leases.is_empty() {
+        if self.wanted.is_empty() {
             return Ok(Vec::new());
         }
-        if self.write_all(connection).await? {
-            return Ok(self.leases.iter().copied().map(Some).collect());
+        if self.hopes && self.write_all(connection).await? {
+            return Ok(self.wanted.iter().map(|at| Answer::Done(self.leases[*at])).collect());
         }
         self.find_and_write(connection).await
     }
 }
 
+type Rows = HashMap<Uuid, (i64, Option<Uuid>, i32)>;
+
 impl Settle<'_> {
-    /// Writes if all leases are live and their rows are where they should be; says whether it did.
+    /// Writes if all leases are live and their rows are where they should be and not locked; says whether it did.
     async fn write_all(&self, connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-        let targets = self.leases.iter().enumerate();
-        let targets = targets.map(|(at, lease)| Some(Target { seq: seq(lease.address)?, id: lease.id, lease: at }));
-        let Some(targets) = targets.collect::<Option<Vec<_>>>() else { return Ok(false) };
-        // One statement is a transaction by itself.
+        let target = |at: &usize| {
+            let lease = &self.leases[*at];
+            Some(Target { seq: seq(lease.address)?, id: lease.id, lease: *at })
+        };
+        let Some(targets) = self.wanted.iter().map(target).collect::<Option<Vec<_>>>() else { return Ok(false) };
+        // One statement is a transaction by itself. It may wait for its row for as long as the server allows, but has
+        // no other locked meanwhile.
         if let ([target], false) = (&targets[..], matches!(self.change, Change::AckDelete)) {
             return self.write(connection, &[*target]).await;
         }
         begin(connection).await?;
-        let all_found = self.write(connection, &targets).await?;
-        match all_found {
-            true => commit(connection).await?,
-            false => roll_back(connection).await?,
+        match self.write(connection, &targets).await {
+            Ok(true) => commit(connection).await.map(|()| true),
+            Ok(false) => roll_back(connection).await.map(|()| false),
+            Err(error) if number(&error).is_some_and(is_lock_timeout) => roll_back(connection).await.map(|()| false),
+            Err(error) => Err(error),
         }
-        Ok(all_found)
     }
 
     /// Locks the rows by their ids, and writes those that are ours.
-    async fn find_and_write(&self, connection: &mut MySqlConnection) -> Result<Vec<Option<Lease>>, sqlx::Error> {
+    async fn find_and_write(&self, connection: &mut MySqlConnection) -> Result<Vec<Answer>, sqlx::Error> {
         begin(connection).await?;
-        let rows = self.find(connection).await?;
-        let ours = |lease: &Lease| {
-            let (seq, worker, attempts) = rows.get(&lease.id)?;
-            (*worker == Some(lease.worker) && *attempts == lease.attempt).then_some(*seq)
-        };
-        let answers: Vec<Option<i64>> = self.leases.iter().map(ours).collect();
-        let targets = answers.iter().zip(self.leases).enumerate();
-        let targets = targets.filter_map(|(at, (seq, lease))| Some(Target { seq: (*seq)?, id: lease.id, lease: at }));
-        self.write(connection, &targets.collect::<Vec<_>>()).await?;
+        let locked = self.find(connection, &self.statements.settle_find, self.wanted).await?;
+        let mut targets = Vec::new();
+        let mut missing = Vec::new();
+        for at in self.wanted {
+            match self.live(&locked, *at) {
+                Some(seq) => targets.push(Target { seq, id: self.leases[*at].id, lease: *at }),
+                None => missing.push(*at),
+            }
+        }
+        // What was not locked but looks like ours, somebody else has locked.
+        let seen = self.find(connection, &self.statements.settle_look, &missing).await?;
+        if !self.write(connection, &targets).await? {
+            let text = "rows that this transaction had locked were not there to be written";
+            return Err(sqlx::Error::Protocol(text.to_owned()));
+        }
         commit(connection).await?;
-        let renewed = |(seq, lease): (Option<i64>, &Lease)| Some(Lease { address: address(seq?), ..*lease });
-        Ok(answers.into_iter().zip(self.leases).map(renewed).collect())
+        let answer = |at: &usize| match (self.live(&locked, *at), self.live(&seen, *at)) {
+            (Some(seq), _) => Answer::Done(Lease { address: address(seq), ..self.leases[*at] }),
+            (None, Some(_)) => Answer::Held,
+            (None, None) => Answer::Lost,
+        };
+        Ok(self.wanted.iter().map(answer).collect())
+    }
+
+    /// The number of a lease's row, if it is among these and still ours.
+    fn live(&self, rows: &Rows, at: usize) -> Option<i64> {
+        let lease = &self.leases[at];
+        let (seq, worker, attempts) = rows.get(&lease.id)?;
+        (*worker == Some(lease.worker) && *attempts == lease.attempt).then_some(*seq)
     }
 
     async fn find(
         &self,
         connection: &mut MySqlConnection,
-    ) -> Result<HashMap<Uuid, (i64, Option<Uuid>, i32)>, sqlx::Error> {
-        let ids: BTreeSet<Uuid> = self.leases.iter().map(|lease| lease.id).collect();
+        statement: &Portioned,
+        wanted: &[usize],
+    ) -> Result<Rows, sqlx::Error> {
+        let ids: BTreeSet<Uuid> = wanted.iter().map(|at| self.leases[*at].id).collect();
         let ids: Vec<Uuid> = ids.into_iter().collect();
         let mut found = HashMap::with_capacity(ids.len());
-        for portion in ids.chunks(self.statements.settle_find.largest()) {
-            let Some((sql, portion)) = self.statements.settle_find.padded(portion) else { continue };
+        for portion in ids.chunks(statement.largest()) {
+            let Some((sql, portion)) = statement.padded(portion) else { continue };
             let mut bound = Bound::default();
             bound.uuids(portion);
             for row in fetch(connection, sql, bound).await? {
@@ -143,7 +188,7 @@ impl Settle<'_> {
     ) -> Result<u64, sqlx::Error> {
         let Some((sql, padded)) = self.statement().padded(portion) else { return Ok(0) };
         let found = self.execute(connection, sql, &padded, worker, attempt).await?;
-        if let (Change::AckDelete, true) = (&self.change, found < portion.len() as u64) {
+        if let (Change::AckDelete, true) = (self.change, found < portion.len() as u64) {
             // Rows with a dedupe key stay, and are marked.
             let Some((sql, padded)) = self.statements.ack.padded(portion) else { return Ok(found) };
             return Ok(found + self.execute(connection, sql, &padded, worker, attempt).await?);
@@ -168,7 +213,7 @@ impl Settle<'_> {
     }
 
     fn statement(&self) -> &Portioned {
-        match &self.change {
+        match self.change {
             Change::Ack => &self.statements.ack,
             Change::AckDelete => &self.statements.ack_delete,
             Change::Nack(_) => &self.statements.nack,
@@ -180,7 +225,7 @@ impl Settle<'_> {
 
     /// Binds what is written, in the order of the statement.
     fn bind(&self, bound: &mut Bound, portion: &[&Target]) {
-        match &self.change {
+        match self.change {
             Change::Ack | Change::AckDelete => {}
             Change::Extend(duration) => drop_chain(bound.add(*duration)),
             Change::Nack(nacks) => {

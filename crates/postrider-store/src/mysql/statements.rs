@@ -41,6 +41,8 @@ pub struct EnqueueStatements {
     pub enqueue_turn: Portioned,
     /// Looks in the caller's snapshot, without locks.
     pub enqueue_find: Portioned,
+    /// Which of the caller's own rows were written, without locks.
+    pub enqueue_written: Portioned,
     /// Looks at what is committed now, with locks.
     pub enqueue_find_now: Portioned,
 }
@@ -64,6 +66,7 @@ impl EnqueueStatements {
             enqueue_keyed: insert("on duplicate key update seq = seq"),
             enqueue_turn: Portioned::render(&render(names, template!("enqueue_turn"), &[]), "?", MOST_MESSAGES),
             enqueue_find: find(""),
+            enqueue_written: Portioned::render(&render(names, template!("enqueue_written"), &[]), "?", MOST_MESSAGES),
             enqueue_find_now: find("lock in share mode"),
         }
     }
@@ -75,6 +78,7 @@ impl EnqueueStatements {
             ("enqueue with dedupe keys", &self.enqueue_keyed),
             ("enqueue_turn", &self.enqueue_turn),
             ("enqueue_find", &self.enqueue_find),
+            ("enqueue_written", &self.enqueue_written),
             ("enqueue_find with locks", &self.enqueue_find_now),
         ];
         statements.into_iter().flat_map(|(name, statement)| texts(name, statement)).collect()
@@ -123,6 +127,7 @@ pub struct StoreStatements {
     pub release: Portioned,
     pub extend: Portioned,
     pub settle_find: Portioned,
+    pub settle_look: Portioned,
     pub sweep_crashed: Scoped,
     pub sweep_spent: Sql,
     pub sweep_lock: Portioned,
@@ -149,6 +154,12 @@ impl StoreStatements {
             let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
             Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
         };
+        let leased =
+            |lock| Portioned::render(&render(names, template!("settle_find"), &[("{lock}", lock)]), "?", MOST_ROWS);
+        let deleted = |template| {
+            let lists = [("{items}", "?", ", "), ("{numbers}", "cast(? as signed) as number", " union select ")];
+            Portioned::render_lists(&render(names, template, &[]), &lists, MOST_ROWS)
+        };
         let scoped = |template| scoped(names, template, &[]);
         let finished = |template, status| {
             let with = |lease| self::scoped(names, template, &[("{finished}", status), ("{unleased}", lease)]);
@@ -165,12 +176,13 @@ impl StoreStatements {
             claim_read: rows(template!("claim_read")),
             claim_take: rows(template!("claim_take")),
             ack: rows(template!("ack")),
-            ack_delete: rows(template!("ack_delete")),
+            ack_delete: deleted(template!("ack_delete")),
             nack: cases(template!("nack")),
             bury: cases(template!("bury")),
             release: cases(template!("release")),
             extend: rows(template!("extend")),
-            settle_find: rows(template!("settle_find")),
+            settle_find: leased("for update skip locked"),
+            settle_look: leased(""),
             sweep_crashed: scoped(template!("sweep_crashed")),
             sweep_spent: sql(template!("sweep_spent")),
             sweep_lock: rows(template!("sweep_lock")),
@@ -178,7 +190,7 @@ impl StoreStatements {
             sweep_suspects: scoped(template!("sweep_suspects")),
             purge_delivered: finished(template!("purge"), "delivered"),
             purge_dead: finished(template!("purge"), "dead"),
-            purge_delete: rows(template!("purge_delete")),
+            purge_delete: deleted(template!("purge_delete")),
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
             replay: finished(template!("replay"), "dead"),
@@ -219,7 +231,7 @@ impl StoreStatements {
             all.push((name, &statement.all));
             all.extend(texts(name, &statement.some));
         }
-        let lists: [(_, &Portioned); 14] = [
+        let lists: [(_, &Portioned); 15] = [
             ("claim_read", &self.claim_read),
             ("claim_take", &self.claim_take),
             ("ack", &self.ack),
@@ -229,6 +241,7 @@ impl StoreStatements {
             ("release", &self.release),
             ("extend", &self.extend),
             ("settle_find", &self.settle_find),
+            ("settle_find without locks", &self.settle_look),
             ("sweep_lock", &self.sweep_lock),
             ("sweep_bury", &self.sweep_bury),
             ("purge_delete", &self.purge_delete),
@@ -256,9 +269,10 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 9] = [
+const FRAGMENTS: [(&str, &str); 10] = [
     // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
-    ("{fence}", "seq in ({items}) and id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
+    ("{fence}", "seq in ({items}) and {ours}"),
+    ("{ours}", "id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
     ("{of_tenant}", "(? is null or tenant_id = ?)"),
     ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
     ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),

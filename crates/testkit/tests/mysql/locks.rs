@@ -1,12 +1,14 @@
-//! Trap 12: no claim, settle or sweep stops producers, because none locks a gap.
+//! Trap 12: no claim, settle or sweep stops producers, because none locks a gap; no open producer stops the relay or
+//! other producers.
 
 use std::time::{Duration, Instant};
 
-use postrider::store::{ClaimOrder, ClaimRequest, Finished, Purge, Scope};
-use postrider::{Message, Store};
-use tokio::time::sleep;
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Purge, Release, Replay, Scope};
+use postrider::{Lease, Message, Settled, Store};
+use sqlx::{MySql, Transaction};
+use tokio::time::{sleep, timeout};
 
-use crate::scene::{OnMySql, message, pool_in, request};
+use crate::scene::{LEASE, OnMySql, message, pool_in, purge, request};
 
 /// Every change of a row takes this long from now on, so that the transactions of the relay stay open.
 const SLOW: &str = "
@@ -111,4 +113,99 @@ async fn t42_one_purges_at_a_time() {
     testkit::eventually(Duration::from_secs(20), || async { scene.store.purge(&purge).await.expect("answered") == 1 })
         .await;
     assert_eq!(scene.number("select count(*) from outbox_messages").await, 1);
+}
+
+/// How a producer enqueues: with the library, or through the procedure.
+async fn produce(scene: &OnMySql, transaction: &mut Transaction<'_, MySql>, procedure: bool, key: Option<&str>) {
+    if procedure {
+        let options = key.map(|key| format!(r#"{{"dedupe_key": "{key}"}}"#));
+        let call = sqlx::query("call postrider_enqueue('shop', 'order.placed', '1', ?)").bind(options);
+        call.fetch_all(&mut **transaction).await.expect("nobody waits");
+        return;
+    }
+    let message = key.into_iter().fold(message(), |message, key| message.dedupe_key(key));
+    scene.store.outbox().enqueue(transaction, message).await.expect("nobody waits");
+}
+
+#[tokio::test]
+async fn g1_producers_with_other_keys_or_none_do_not_wait_for_one_that_is_open() {
+    for procedure in [false, true] {
+        let scene = OnMySql::new().await;
+        let hasty = pool_in(&scene.database, "set session innodb_lock_wait_timeout = 1").await;
+        let mut open = scene.pool.begin().await.expect("begun");
+        produce(&scene, &mut open, procedure, Some("k10")).await;
+        for key in [None, Some("k05"), Some("k20")] {
+            let began = Instant::now();
+            let mut other = hasty.begin().await.expect("begun");
+            produce(&scene, &mut other, procedure, key).await;
+            other.commit().await.expect("committed");
+            assert!(began.elapsed() < Duration::from_millis(800), "{key:?} took {:?}", began.elapsed());
+        }
+        open.rollback().await.expect("rolled back");
+    }
+}
+
+#[tokio::test]
+async fn g1_two_producers_of_four_keys_do_not_deadlock() {
+    for procedure in [false, true] {
+        let scene = OnMySql::new().await;
+        let hasty = pool_in(&scene.database, "set session innodb_lock_wait_timeout = 1").await;
+        let (mut one, mut other) = (hasty.begin().await.expect("begun"), hasty.begin().await.expect("begun"));
+        produce(&scene, &mut one, procedure, Some("k10")).await;
+        produce(&scene, &mut other, procedure, Some("k20")).await;
+        produce(&scene, &mut one, procedure, Some("k15")).await;
+        produce(&scene, &mut other, procedure, Some("k05")).await;
+        one.commit().await.expect("committed");
+        other.commit().await.expect("committed");
+        assert_eq!(scene.claim().await.len(), 4);
+    }
+}
+
+/// Runs each verb that changes rows on the scene's eight leases or finished rows; answers how many it changed.
+async fn change(scene: &OnMySql, verb: usize, leases: &[Lease]) -> usize {
+    let store = &scene.store;
+    let done = |settled: Vec<Settled>| settled.iter().filter(|settled| **settled == Settled::Done).count();
+    let (delay, error) = (LEASE, || "no".to_owned());
+    match verb {
+        0 => done(store.ack(leases, Delivered::Keep).await.expect("acked")),
+        1 => done(store.ack(leases, Delivered::Delete).await.expect("acked")),
+        2 => {
+            let nacks: Vec<_> = leases.iter().map(|lease| Nack { lease: *lease, delay, error: error() }).collect();
+            done(store.nack(&nacks).await.expect("nacked"))
+        }
+        3 => {
+            let buries: Vec<_> = leases.iter().map(|lease| Bury { lease: *lease, error: error() }).collect();
+            done(store.bury(&buries).await.expect("buried"))
+        }
+        4 => {
+            let releases = leases.iter().map(|lease| Release { lease: *lease, delay, error: None });
+            done(store.release(&releases.collect::<Vec<_>>()).await.expect("released"))
+        }
+        5 => store.extend(leases, LEASE).await.expect("extended").iter().flatten().count(),
+        6 => usize::try_from(store.purge(&purge()).await.expect("purged")).expect("few"),
+        7 => store.sweep(&Scope::all(), 1, 10).await.expect("swept").buried.len(),
+        _ => {
+            let replay = Replay { scope: Scope::all(), topic: None, ids: None, limit: 10 };
+            store.replay(&replay).await.expect("replayed").len()
+        }
+    }
+}
+
+/// On a table this small the server would rather read all of it, and would meet the row that is not committed.
+#[tokio::test]
+async fn g2_no_verb_waits_for_an_open_producer() {
+    for verb in 0..9 {
+        let scene = OnMySql::new().await;
+        scene.put((0..8).map(|_| message()).collect()).await;
+        let leases: Vec<_> = scene.claim().await.iter().map(|message| message.lease).collect();
+        if let Some(status) = [(6, "delivered"), (7, "processing"), (8, "dead")].iter().find(|(at, _)| *at == verb) {
+            let age = "locked_until = '2000-01-01', updated_at = '2000-01-01'";
+            scene.execute(format!("update outbox_messages set status = '{}', {age}", status.1)).await;
+        }
+        let mut producer = scene.pool.begin().await.expect("begun");
+        scene.store.outbox().enqueue(&mut producer, message().dedupe_key("open")).await.expect("enqueued");
+        let changed = timeout(Duration::from_millis(900), change(&scene, verb, &leases)).await;
+        assert_eq!(changed.ok(), Some(8), "verb {verb}");
+        producer.rollback().await.expect("rolled back");
+    }
 }

@@ -115,7 +115,8 @@ enqueue: begin
         set due_at = cast(trim(trailing 'Z' from replace(found_time, 'T', ' ')) as datetime(6));
       end;
     end if;
-    if due_at is null or due_at < {epoch} then
+    -- some sessions let a month or day of zero pass
+    if due_at is null or due_at < {epoch} or month(due_at) = 0 or dayofmonth(due_at) = 0 then
       set problem = 'deliver_at is not a time between 1970 and 9999', advice = 'write it in UTC, like 2030-01-31T12:00:00Z';
     end if;
   end if;
@@ -175,9 +176,10 @@ enqueue: begin
     set new_id = {uuid_v7};
     if found_dedupe_key is not null then
       -- producers with the same key take turns, see the table
-      set turn = (select slot from {turns} where slot = crc32(concat(at_namespace, char(0), at_topic, char(0), cast(found_dedupe_key as binary))) % 4096 for update);
-      set holder = (select stored.id from {table} as stored
-        where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary));
+      set turn = (select slot from {turns} where slot = crc32(concat(at_namespace, char(0), at_topic, char(0), cast(found_dedupe_key as binary))) % 65536 for update);
+      -- `set holder = (select …)` would lock what it reads and the gap beside it; max, so that there is always an answer
+      select max(stored.id) into holder from {table} as stored force index ({name}_dedupe_idx)
+        where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary);
       if holder is not null then
         select holder as id, 0 as is_new;
         leave enqueue;
@@ -190,10 +192,14 @@ enqueue: begin
        if(bytes is null, in_payload, 'null'), bytes, sent, coalesce(due_at, {now}), nullif(attempts, 0))
     on duplicate key update seq = seq;
     if found_dedupe_key is not null then
-      -- a locking look sees what is committed, whatever the snapshot
-      set holder = (select stored.id from {table} as stored
-        where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary)
-        lock in share mode);
+      -- our own row is always seen; locking it would lock the gap beside it, where other producers want to write
+      select max(stored.id) into holder from {table} as stored force index ({name}_id_idx) where stored.id = new_id;
+      if holder is null then
+        -- a locking look sees what is committed, whatever the snapshot
+        select max(stored.id) into holder from {table} as stored force index ({name}_dedupe_idx)
+          where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary)
+          lock in share mode;
+      end if;
     else
       set holder = new_id;
     end if;

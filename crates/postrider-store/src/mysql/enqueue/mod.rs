@@ -4,10 +4,11 @@
 //! table that is there for nothing else, chosen by the key's checksum, and so waits for whoever has the key. Waiting in
 //! the unique index would lock the gap beside the key as well, and the first producer's next message could not go there:
 //! a deadlock where there was only a duplicate. Then a look without locks finds what was committed before the caller's
-//! snapshot, which is the usual duplicate. The rest goes into an insert that changes nothing where the key is there, and
-//! a locking look, which sees what is committed whatever the snapshot, says whose rows they are. Nothing of this aborts
-//! the caller's transaction; two producers that wait for each other's keys do, because MySQL rolls all of one of them
-//! back, and that is [`EnqueueError::Conflict`].
+//! snapshot, which is the usual duplicate. The rest goes into an insert that changes nothing where the key is there. A
+//! look by the ids, again without locks, says which of them were written. Only for keys that others committed after the
+//! snapshot there is a locking look, which sees them; for our own rows it would lock the gap beside each, where other
+//! producers want to write. Nothing of this aborts the caller's transaction; two producers that wait for each other's
+//! keys do, because MySQL rolls all of one of them back, and that is [`EnqueueError::Conflict`].
 //!
 //! A producer's session may be of any kind. Text goes as bytes, which no character set of the session changes on the
 //! way, and lengths were checked before, so nothing is cut off even where `sql_mode` would allow it.
@@ -26,8 +27,8 @@ use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
 use crate::sql::{Portioned, Sql};
 
-/// How many producers with different keys can have their turns at the same time; as in the migration.
-const TURNS: u32 = 4_096;
+/// How many turns there are; as in the procedure, and as many as `turns.sql` fills in.
+pub(super) const TURNS: u32 = 65_536;
 
 /// The checksum that MySQL's `crc32` computes, so that the procedure takes the same turns.
 const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
@@ -60,7 +61,7 @@ trait Driver: Send {
     /// Runs a statement whose answer does not matter.
     fn execute(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> impl Future<Output = Result<(), EnqueueError>> + Send;
 
-    /// Runs `enqueue_find.sql`.
+    /// Runs `enqueue_find.sql` or `enqueue_written.sql`.
     fn find(
         &mut self,
         sql: &Sql,
@@ -98,9 +99,26 @@ impl<D: Driver> Rows<'_, D> {
         let keyed: Vec<&NewRow> = rows.iter().filter(|row| row.dedupe_key.is_some()).copied().collect();
         for (sql, portion) in statement.split(&keyed) {
             let values = portion.iter().flat_map(|row| key_of(row)).collect();
-            for holder in self.driver.find(sql, values).await? {
-                self.holders.insert((holder.namespace, holder.topic, holder.dedupe_key), holder.id);
-            }
+            self.note(sql, values).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes which of our own rows hold their keys, and then who holds the others.
+    async fn look_after(&mut self, rows: &[&NewRow]) -> Result<(), EnqueueError> {
+        let statements = self.statements;
+        let keyed: Vec<&NewRow> = rows.iter().filter(|row| row.dedupe_key.is_some()).copied().collect();
+        for (sql, portion) in statements.enqueue_written.split(&keyed) {
+            let values = portion.iter().map(|row| Value::Uuid(Some(row.id))).collect();
+            self.note(sql, values).await?;
+        }
+        let lost: Vec<&NewRow> = keyed.into_iter().filter(|row| self.holder(row).is_none()).collect();
+        self.look(&statements.enqueue_find_now, &lost).await
+    }
+
+    async fn note(&mut self, sql: &Sql, values: Vec<Value<'_>>) -> Result<(), EnqueueError> {
+        for holder in self.driver.find(sql, values).await? {
+            self.holders.insert((holder.namespace, holder.topic, holder.dedupe_key), holder.id);
         }
         Ok(())
     }
@@ -133,7 +151,7 @@ impl<D: Driver> Writer for Rows<'_, D> {
         self.look(&statements.enqueue_find, rows).await?;
         let free: Vec<&NewRow> = rows.iter().filter(|row| self.holder(row).is_none()).copied().collect();
         self.insert(&statements.enqueue_keyed, &free).await?;
-        self.look(&statements.enqueue_find_now, &free).await?;
+        self.look_after(&free).await?;
         let is_ours = |row: &&&NewRow| row.dedupe_key.is_none() || self.holder(row) == Some(row.id);
         Ok(free.iter().filter(is_ours).map(|row| row.id).collect())
     }
