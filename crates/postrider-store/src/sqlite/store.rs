@@ -13,7 +13,7 @@ use postrider_core::store::{
     Replay, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{Row, SqlitePool};
+use sqlx::{Connection, Row, SqlitePool};
 use uuid::Uuid;
 
 use super::claimed::{claimed, pick_fair};
@@ -69,6 +69,9 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// The outbox with these names in the pool's database. Opens no connection.
+    ///
+    /// Make the pool from [`pool_options`](Self::pool_options): without what they set, a full disk may leave a
+    /// connection in the pool that can begin no transaction any more, or never ends one and holds the write lock.
     pub fn new(pool: SqlitePool, names: Names) -> Self {
         Self::over(pool, names, Arc::new(SystemClock))
     }
@@ -76,6 +79,33 @@ impl SqliteStore {
     fn over(pool: SqlitePool, names: Names, clock: Arc<dyn Clock>) -> Self {
         let neighbours = Neighbours::new(clock.clone()).into();
         Self { runner: Runner::new(pool, names.clone(), clock), names, neighbours }
+    }
+
+    /// Options for a pool of the application's own, to be given to [`new`](Self::new).
+    ///
+    /// When a disk is full or fails, SQLite rolls a transaction back by itself. sqlx does not notice, and believes that
+    /// the connection is in a transaction: the next one would be a savepoint in it, which nobody ends. So a connection
+    /// that comes back in that state is closed.
+    ///
+    /// ```
+    /// # use postrider_store::{Names, SqliteStore};
+    /// # use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+    /// # async fn open() -> Result<SqliteStore, sqlx::Error> {
+    /// let file = SqliteConnectOptions::new().filename("shop.db").create_if_missing(true);
+    /// let file = file.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+    /// let pool = SqliteStore::pool_options().max_connections(20).connect_with(file).await?;
+    /// let store = SqliteStore::new(pool, Names::default());
+    /// # Ok(store)
+    /// # }
+    /// ```
+    pub fn pool_options() -> SqlitePoolOptions {
+        SqlitePoolOptions::new().after_release(|connection, _| {
+            Box::pin(async move {
+                // A transaction that was dropped is rolled back behind our back; asking waits until that is done.
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        })
     }
 
     /// Opens a file, and makes it if it is missing, with the settings that an outbox needs; the names are the default
@@ -93,7 +123,7 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .row_buffer_size(ROW_BUFFER);
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
+        let pool = Self::pool_options().max_connections(CONNECTIONS).connect_with(options).await;
         let store = Self::new(pool.map_err(|error| for_relay("open the file", error))?, names);
         store.runner.check_settings().await?;
         Ok(store)
