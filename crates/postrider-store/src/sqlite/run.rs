@@ -15,8 +15,9 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::clock::{Mark, not_after, warn};
+use super::clock::{Mark, Pace, not_after, warn};
 use super::error::{code, for_relay, is_conflict};
+use super::flight::Flight;
 use super::settings;
 use super::statements::{Step, StoreStatements};
 use super::types::Bound;
@@ -39,6 +40,9 @@ pub(super) struct Runner {
     names: Names,
     lines: Lines<Sqlite>,
     ready: Arc<OnceCell<()>>,
+    pace: Arc<Pace>,
+    repairing: Arc<Flight>,
+    scanning: Arc<Flight>,
 }
 
 impl Runner {
@@ -51,6 +55,9 @@ impl Runner {
             relaxed: false,
             names,
             ready: Arc::default(),
+            pace: Arc::default(),
+            repairing: Arc::default(),
+            scanning: Arc::default(),
         }
     }
 
@@ -67,7 +74,22 @@ impl Runner {
     /// transaction before it, unless the clock was set back.
     pub async fn begin(&self, verb: &'static str) -> Result<Writing, StoreError> {
         self.make_ready().await?;
-        self.begin_unchecked().await.map_err(|error| for_relay(verb, error))
+        let failed = |error| for_relay(verb, error);
+        loop {
+            let (mut writing, seen) = self.lock().await.map_err(failed)?;
+            match Mark::compare(seen, writing.now) {
+                Mark::Recent => return Ok(writing),
+                Mark::Advance => {
+                    let now = writing.now;
+                    writing.clock(&self.statements.clock_advance, &[now]).await.map_err(failed)?;
+                    return Ok(writing);
+                }
+                Mark::Repair(_) => {
+                    writing.commit().await.map_err(failed)?;
+                    self.repair().await?;
+                }
+            }
+        }
     }
 
     /// Checks that promises can be kept on this database.
@@ -81,25 +103,62 @@ impl Runner {
     /// Checks the settings, and the rows for times in the future, when the store is first used.
     async fn make_ready(&self) -> Result<(), StoreError> {
         let check = || async {
-            let failed = |error| for_relay("open the store", error);
             self.check_settings().await?;
-            let bind = |bound: &mut Bound, now: i64| {
-                bound.add(not_after(now));
-            };
-            let rows = self.read_unchecked(&self.statements.clock_ahead, bind).await.map_err(failed)?;
-            let ahead = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose().map_err(failed)?;
-            match ahead {
-                Some(true) => self.repair_fresh_rows().await.map_err(failed),
-                _ => Ok(()),
-            }
+            self.repair_fresh_rows().await
         };
         self.ready.get_or_try_init(check).await.map(|_| ())
     }
 
-    /// Makes rows due that were due when they were written but lie in the future by now.
-    pub async fn repair_fresh_rows(&self) -> Result<(), sqlx::Error> {
-        let mut writing = self.begin_unchecked().await?;
-        writing.repair(&self.statements, 0).await?;
+    /// Looks for rows in the future if the clock went back since this was last called.
+    pub async fn heed_clock(&self) -> Result<(), StoreError> {
+        if let Some(jump) = self.pace.jump(&*self.clock) {
+            self.repair_fresh_rows().await?;
+            self.pace.heeded(jump);
+        }
+        Ok(())
+    }
+
+    /// Moves leases and waiting rows back if the clock was set back. With many rows that takes longer than a dispatcher
+    /// waits for a verb, so it goes on when the caller gives up, and the next caller waits for the same repair.
+    pub async fn repair(&self) -> Result<(), StoreError> {
+        let runner = self.clone();
+        let repair = async move {
+            let (writing, seen) = runner.lock().await?;
+            runner.move_back(writing, seen, false).await
+        };
+        self.repairing.join(async { repair.await.map_err(|error| for_relay("repair the times", error)) }).await
+    }
+
+    /// Makes rows due that were due when they were written but lie in the future by now, if there are any. Goes on when
+    /// the caller gives up, like [`repair`](Self::repair).
+    pub async fn repair_fresh_rows(&self) -> Result<(), StoreError> {
+        let runner = self.clone();
+        let repair = async move {
+            let bind = |bound: &mut Bound, now: i64| {
+                bound.add(not_after(now));
+            };
+            let rows = runner.read_unchecked(&runner.statements.clock_ahead, bind).await?;
+            if !rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?.unwrap_or_default() {
+                return Ok(());
+            }
+            let (writing, seen) = runner.lock().await?;
+            runner.move_back(writing, seen, true).await
+        };
+        self.scanning.join(async { repair.await.map_err(|error| for_relay("open the store", error)) }).await
+    }
+
+    /// Does what the comparison says with the lock in hand, because somebody else may have done it meanwhile.
+    async fn move_back(&self, mut writing: Writing, seen: i64, fresh: bool) -> Result<(), sqlx::Error> {
+        let (statements, now) = (&self.statements, writing.now);
+        if let Mark::Repair(behind) = Mark::compare(seen, now) {
+            warn(behind);
+            writing.clock(&statements.clock_leases, &[now, behind]).await?;
+            writing.clock(&statements.clock_waits, &[now, behind]).await?;
+            writing.clock(&statements.clock_fresh, &[now]).await?;
+            writing.clock(&statements.clock_advance, &[now]).await?;
+        } else if fresh {
+            writing.clock(&statements.clock_fresh, &[now]).await?;
+        }
         writing.commit().await
     }
 
@@ -123,12 +182,16 @@ impl Runner {
         }
     }
 
-    async fn begin_unchecked(&self) -> Result<Writing, sqlx::Error> {
+    /// Takes the write lock; answers also what time the last transaction saw.
+    async fn lock(&self) -> Result<(Writing, i64), sqlx::Error> {
         let begun = Instant::now();
         loop {
             let mut line = self.lines.take().await?;
             match fetch(&mut line, &self.statements.begin, SqliteArguments::default()).await {
-                Ok(rows) => return self.with_the_lock(line, &rows).await,
+                Ok(rows) => {
+                    let seen = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+                    return Ok((Writing { line, now: self.clock.now_micros() }, seen));
+                }
                 Err(error) if is_busy(&error) && begun.elapsed() < PATIENCE => {
                     line.keep();
                     pause().await;
@@ -136,24 +199,6 @@ impl Runner {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    async fn with_the_lock(&self, line: Line<Sqlite>, rows: &[SqliteRow]) -> Result<Writing, sqlx::Error> {
-        let now = self.clock.now_micros();
-        let seen = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-        let mut writing = Writing { line, now };
-        match Mark::compare(seen, now) {
-            Mark::Recent => {}
-            Mark::Advance => {
-                let arguments = Bound::default().add(now).finish()?;
-                fetch(&mut writing.line, &self.statements.clock_advance, arguments).await?;
-            }
-            Mark::Repair(behind) => {
-                warn(behind);
-                writing.repair(&self.statements, behind).await?;
-            }
-        }
-        Ok(writing)
     }
 }
 
@@ -189,9 +234,12 @@ impl Writing {
         Ok(())
     }
 
-    async fn repair(&mut self, statements: &StoreStatements, behind: i64) -> Result<(), sqlx::Error> {
-        let arguments = Bound::default().add(self.now).add(behind).finish()?;
-        fetch(&mut self.line, &statements.clock_repair, arguments).await.map(drop)
+    async fn clock(&mut self, sql: &Sql, times: &[i64]) -> Result<(), sqlx::Error> {
+        let mut bound = Bound::default();
+        for time in times {
+            bound.add(*time);
+        }
+        fetch(&mut self.line, sql, bound.finish()?).await.map(drop)
     }
 }
 

@@ -17,7 +17,7 @@ use sqlx::{Connection, Row, SqlitePool};
 use uuid::Uuid;
 
 use super::claimed::{claimed, pick_fair};
-use super::clock::{Mark, ago};
+use super::clock::{Mark, ago, not_after};
 use super::doorbell::{Neighbours, SqliteDoorbell};
 use super::error::for_relay;
 use super::migrate;
@@ -171,20 +171,23 @@ impl SqliteStore {
             _ => &self.runner.statements.look,
         };
         let failed = |error| for_relay("claim", error);
-        for repair in [true, false] {
-            let now = self.runner.clock.now_micros();
-            let bind = |bound: &mut Bound, _: i64| {
-                bound.scope(&request.scope).add(request.max_attempts).add(now);
-            };
-            let rows = self.runner.read("claim", sql, bind).await?;
-            let look = Look::read(only("claim", &rows)?).map_err(failed)?;
-            let set_back = matches!(Mark::compare(look.seen, now), Mark::Repair(_));
-            if !repair || !(set_back || look.ahead) {
-                return Ok(look);
-            }
-            self.runner.repair_fresh_rows().await.map_err(failed)?;
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&request.scope).add(request.max_attempts).add(now);
+        };
+        self.runner.heed_clock().await?;
+        let rows = self.runner.read("claim", sql, bind).await?;
+        let look = Look::read(only("claim", &rows)?).map_err(failed)?;
+        // Read after the answer came: somebody may have noted a later time than ours while we asked.
+        let now = self.runner.clock.now_micros();
+        if matches!(Mark::compare(look.seen, now), Mark::Repair(_)) {
+            self.runner.repair().await?;
+        } else if look.newest.is_some_and(|newest| newest > not_after(now)) {
+            self.runner.repair_fresh_rows().await?;
+        } else {
+            return Ok(look);
         }
-        Ok(Look::default())
+        let rows = self.runner.read("claim", sql, bind).await?;
+        Look::read(only("claim", &rows)?).map_err(failed)
     }
 
     async fn claim_fair(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
@@ -275,10 +278,10 @@ impl SqliteStore {
 }
 
 /// What there is to claim.
-#[derive(Default)]
 struct Look {
     seen: i64,
-    ahead: bool,
+    /// When the newest row was written, if it was due then.
+    newest: Option<i64>,
     expired: bool,
     due: Vec<String>,
 }
@@ -287,7 +290,7 @@ impl Look {
     fn read(row: &SqliteRow) -> Result<Self, sqlx::Error> {
         let due: String = row.try_get(3)?;
         let due = serde_json::from_str(&due).map_err(|error| sqlx::Error::Decode(error.into()))?;
-        Ok(Self { seen: row.try_get(0)?, ahead: row.try_get(1)?, expired: row.try_get(2)?, due })
+        Ok(Self { seen: row.try_get(0)?, newest: row.try_get(1)?, expired: row.try_get(2)?, due })
     }
 }
 
@@ -387,6 +390,10 @@ impl Store for SqliteStore {
         let row = only("sweep", &rows)?;
         let (spent, suspects): (String, bool) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
         if spent == "[]" {
+            let seen = row.try_get(2).map_err(failed)?;
+            if Mark::is_old(seen, self.runner.clock.now_micros()) {
+                self.runner.begin("sweep").await?.commit().await.map_err(failed)?;
+            }
             return Ok(Swept { buried: Vec::new(), suspects });
         }
         let bind = |bound: &mut Bound, now: i64| {
