@@ -25,7 +25,7 @@ impl Flight {
             Ok(_) => Ok(()),
             Err(_) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,
-                "the repair of times after the clock was set back stopped half way; it is tried again",
+                "the store's task for noting and repairing times stopped half way; it is tried again",
             )),
         }
     }

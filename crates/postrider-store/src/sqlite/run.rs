@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest pause before it is tried again.
 const LONGEST_PAUSE_MICROS: u64 = 20_000;
 
+/// How long a sweep waits until the time is noted.
+const NOTE_WITHIN: Duration = Duration::from_millis(50);
+
 #[derive(Clone)]
 pub(super) struct Runner {
     pub pool: SqlitePool,
@@ -43,6 +46,7 @@ pub(super) struct Runner {
     pace: Arc<Pace>,
     repairing: Arc<Flight>,
     scanning: Arc<Flight>,
+    noting: Arc<Flight>,
 }
 
 impl Runner {
@@ -58,6 +62,7 @@ impl Runner {
             pace: Arc::default(),
             repairing: Arc::default(),
             scanning: Arc::default(),
+            noting: Arc::default(),
         }
     }
 
@@ -145,6 +150,17 @@ impl Runner {
             runner.move_back(writing, seen, true).await
         };
         self.scanning.join(async { repair.await.map_err(|error| for_relay("open the store", error)) }).await
+    }
+
+    /// Notes the time although there is nothing to write. An idle relay does not wait long for a writer: if the lock is
+    /// not free it is noted later, and if that fails the next sweep tries again.
+    pub async fn note_time(&self) {
+        let runner = self.clone();
+        let note = async move {
+            let writing = runner.begin("note the time").await?;
+            writing.commit().await.map_err(|error| for_relay("note the time", error))
+        };
+        let _later = tokio::time::timeout(NOTE_WITHIN, self.noting.join(note)).await;
     }
 
     /// Does what the comparison says with the lock in hand, because somebody else may have done it meanwhile.
