@@ -267,6 +267,20 @@ async fn fetch(
     sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).fetch_all(connection).await
 }
 
+/// Does something as soon as nobody else holds the file.
+pub(super) async fn when_free<T, F>(attempt: impl Fn() -> F) -> Result<T, sqlx::Error>
+where
+    F: Future<Output = Result<T, sqlx::Error>>,
+{
+    let begun = Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if is_busy(&error) && begun.elapsed() < PATIENCE => pause().await,
+            answer => return answer,
+        }
+    }
+}
+
 fn is_busy(error: &sqlx::Error) -> bool {
     code(error).is_some_and(is_conflict)
 }

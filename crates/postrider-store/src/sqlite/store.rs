@@ -21,7 +21,7 @@ use super::clock::{Mark, ago, not_after};
 use super::doorbell::{Neighbours, SqliteDoorbell};
 use super::error::for_relay;
 use super::migrate;
-use super::run::Runner;
+use super::run::{Runner, when_free};
 use super::settings;
 use super::statements::{Padded, Step, StoreStatements};
 use super::types::{Bound, address, json, number, read_id};
@@ -123,8 +123,10 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .row_buffer_size(ROW_BUFFER);
-        let pool = Self::pool_options().max_connections(CONNECTIONS).connect_with(options).await;
-        let store = Self::new(pool.map_err(|error| for_relay("open the file", error))?, names);
+        let connect = || Self::pool_options().max_connections(CONNECTIONS).connect_with(options.clone());
+        // Who switches a new file to WAL mode is refused at once while others do the same, whatever the busy time-out.
+        let pool = when_free(connect).await.map_err(|error| for_relay("open the file", error))?;
+        let store = Self::new(pool, names);
         store.runner.check_settings().await?;
         Ok(store)
     }
