@@ -1,8 +1,8 @@
 //! Running the relay's statements.
 //!
 //! SQLite has one writer at a time. A relay's transaction takes the write lock at once (`begin immediate`) and is two
-//! trips long: begin, then the verb with its commit. While somebody else has the lock SQLite waits for as long as the
-//! connection's busy time-out says, and here it is tried again beyond that. Nothing else is tried again: after the lock
+//! trips long: begin, then the verb with its commit. A store's transactions take turns. While somebody else has the lock
+//! SQLite waits for as long as the connection's busy time-out says, and here it is tried again beyond that. Nothing else is tried again: after the lock
 //! is ours, no error comes from others.
 
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use postrider_core::store::StoreError;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Row, Sqlite, SqliteConnection, SqlitePool};
-use tokio::sync::OnceCell;
-use tokio::time::Instant;
+use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard, oneshot};
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::clock::{Mark, Pace, not_after, warn};
-use super::error::{code, for_relay, is_conflict};
+use super::error::{code, for_relay, is_conflict, lock_is_held};
 use super::flight::Flight;
 use super::settings;
 use super::statements::{Step, StoreStatements};
@@ -26,11 +26,14 @@ use crate::lines::{Line, Lines};
 use crate::names::Names;
 use crate::sql::Sql;
 
-/// For how long the write lock is waited for in all.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For how long the write lock is waited for in all: less than the ten seconds that a dispatcher waits for a verb, so
+/// that its operator reads what was waited for.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// The longest pause before it is tried again.
 const LONGEST_PAUSE_MICROS: u64 = 20_000;
 
+/// What errors of repairs say was tried.
+const REPAIR: &str = "look for rows in the future";
 /// How long a sweep waits until the time is noted.
 const NOTE_WITHIN: Duration = Duration::from_millis(50);
 
@@ -47,6 +50,7 @@ pub(super) struct Runner {
     repairing: Arc<Flight>,
     scanning: Arc<Flight>,
     noting: Arc<Flight>,
+    turn: Arc<Mutex<()>>,
 }
 
 impl Runner {
@@ -63,6 +67,7 @@ impl Runner {
             repairing: Arc::default(),
             scanning: Arc::default(),
             noting: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
@@ -81,7 +86,7 @@ impl Runner {
         self.make_ready().await?;
         let failed = |error| for_relay(verb, error);
         loop {
-            let (mut writing, seen) = self.lock().await.map_err(failed)?;
+            let (mut writing, seen) = self.lock(verb).await?;
             match Mark::compare(seen, writing.now) {
                 Mark::Recent => return Ok(writing),
                 Mark::Advance => {
@@ -128,10 +133,10 @@ impl Runner {
     pub async fn repair(&self) -> Result<(), StoreError> {
         let runner = self.clone();
         let repair = async move {
-            let (writing, seen) = runner.lock().await?;
-            runner.move_back(writing, seen, false).await
+            let (writing, seen) = runner.lock(REPAIR).await?;
+            runner.move_back(writing, seen, false).await.map_err(|error| for_relay(REPAIR, error))
         };
-        self.repairing.join(async { repair.await.map_err(|error| for_relay("repair the times", error)) }).await
+        self.repairing.join(repair).await
     }
 
     /// Makes rows due that were due when they were written but lie in the future by now, if there are any. Goes on when
@@ -142,14 +147,16 @@ impl Runner {
             let bind = |bound: &mut Bound, now: i64| {
                 bound.add(not_after(now));
             };
-            let rows = runner.read_unchecked(&runner.statements.clock_ahead, bind).await?;
-            if !rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?.unwrap_or_default() {
+            let failed = |error| for_relay(REPAIR, error);
+            let rows = runner.read_unchecked(&runner.statements.clock_ahead, bind).await.map_err(failed)?;
+            let any = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose().map_err(failed)?;
+            if any != Some(true) {
                 return Ok(());
             }
-            let (writing, seen) = runner.lock().await?;
-            runner.move_back(writing, seen, true).await
+            let (writing, seen) = runner.lock(REPAIR).await?;
+            runner.move_back(writing, seen, true).await.map_err(failed)
         };
-        self.scanning.join(async { repair.await.map_err(|error| for_relay("open the store", error)) }).await
+        self.scanning.join(repair).await
     }
 
     /// Notes the time although there is nothing to write. An idle relay does not wait long for a writer: if the lock is
@@ -199,19 +206,40 @@ impl Runner {
     }
 
     /// Takes the write lock; answers also what time the last transaction saw.
-    async fn lock(&self) -> Result<(Writing, i64), sqlx::Error> {
-        let begun = Instant::now();
+    ///
+    /// Who waits for the lock occupies a thread of SQLite's that cannot be called off, and a caller may give up at any
+    /// time. So of one store only one waits for it at a time, in a task of its own; the others wait for their turn.
+    async fn lock(&self, verb: &'static str) -> Result<(Writing, i64), StoreError> {
+        let until = Instant::now() + PATIENCE;
+        let turn = timeout_at(until, self.turn.clone().lock_owned()).await.map_err(|_| lock_is_held(verb))?;
+        let line = timeout_at(until, self.lines.take()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        let line = line.map_err(|error| for_relay(verb, error))?;
+        let (sender, receiver) = oneshot::channel();
+        let runner = self.clone();
+        tokio::spawn(async move {
+            // Sent to nobody it is dropped, and with it the transaction is rolled back and the turn is over.
+            let _given_up = sender.send(runner.lock_in_turn(turn, line, until).await);
+        });
+        match timeout_at(until, receiver).await {
+            Ok(Ok(answer)) => answer.map_err(|error| for_relay(verb, error)),
+            Ok(Err(_)) => Err(for_relay(verb, sqlx::Error::WorkerCrashed)),
+            Err(_) => Err(lock_is_held(verb)),
+        }
+    }
+
+    async fn lock_in_turn(
+        &self,
+        turn: OwnedMutexGuard<()>,
+        mut line: Line<Sqlite>,
+        until: Instant,
+    ) -> Result<(Writing, i64), sqlx::Error> {
         loop {
-            let mut line = self.lines.take().await?;
             match fetch(&mut line, &self.statements.begin, SqliteArguments::default()).await {
                 Ok(rows) => {
                     let seen = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-                    return Ok((Writing { line, now: self.clock.now_micros() }, seen));
+                    return Ok((Writing { line, now: self.clock.now_micros(), _turn: turn }, seen));
                 }
-                Err(error) if is_busy(&error) && begun.elapsed() < PATIENCE => {
-                    line.keep();
-                    pause().await;
-                }
+                Err(error) if is_busy(&error) && Instant::now() < until => pause().await,
                 Err(error) => return Err(error),
             }
         }
@@ -229,6 +257,8 @@ pub(super) struct Writing {
     line: Line<Sqlite>,
     /// What time it is for everything in this transaction.
     pub now: i64,
+    /// Others of this store may write when it is dropped.
+    _turn: OwnedMutexGuard<()>,
 }
 
 impl Writing {
