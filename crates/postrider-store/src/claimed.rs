@@ -27,8 +27,21 @@ pub(crate) struct ClaimedRow {
 }
 
 /// The messages of a claim in the order they were enqueued, which `returning` does not keep.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn messages(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64) -> Vec<ClaimedMessage> {
     rows.sort_unstable_by_key(|row| (row.created_at, row.seq));
+    in_this_order(rows, worker, claimed_at)
+}
+
+/// The messages of a claim in the order of their numbers, where there is one writer at a time and so numbers are given in
+/// the order of commits. The clock of such a store may have been set back between two messages.
+#[cfg(feature = "sqlite")]
+pub(crate) fn messages_by_number(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64) -> Vec<ClaimedMessage> {
+    rows.sort_unstable_by_key(|row| row.seq);
+    in_this_order(rows, worker, claimed_at)
+}
+
+fn in_this_order(rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64) -> Vec<ClaimedMessage> {
     rows.into_iter().map(|row| message(row, worker, claimed_at)).collect()
 }
 

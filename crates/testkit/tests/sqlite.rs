@@ -7,6 +7,7 @@ mod sqlite {
     mod clock;
     mod commit_unknown;
     mod delivery;
+    mod full;
     mod plans;
     mod processes;
     pub mod scene;

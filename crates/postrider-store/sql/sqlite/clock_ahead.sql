@@ -1,6 +1,7 @@
--- Whether rows that were due when they were written lie in the future, because the clock was set back while no relay ran.
+-- Whether there are rows for clock_fresh.sql: due or with a delay when they were written, and written later than now.
 -- ?1 now and what is tolerated, µs since 1970
--- Reads the waiting rows, once per process.
+-- Reads the waiting rows, once when a relay starts and whenever its clock is seen to go back.
 select exists (
   select 1 from {table}
-  where status = 'pending' and next_attempt_at > ?1 and next_attempt_at = created_at and attempts = 0)
+  where status = 'pending' and next_attempt_at > ?1 and created_at > ?1 and attempts = 0
+    and (next_attempt_at = created_at or updated_at = created_at + 1))

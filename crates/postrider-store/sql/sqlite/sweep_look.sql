@@ -1,6 +1,6 @@
 -- Finds rows whose attempts are spent: leases that ran out, and due rows among the oldest whose allowance was lowered.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit
--- Uses {name}_lease_idx and {name}_due_idx. Answers one row: their numbers (a JSON array), and whether suspects wait.
+-- Uses {name}_lease_idx and {name}_due_idx. Answers one row: their numbers (a JSON array), whether suspects wait, and what time was seen last.
 with recursive {namespaces},
 crashed as (
   select seq
@@ -28,4 +28,5 @@ select
     select 1 from {table}
     where status = 'processing' and locked_until < ?4
       and attempts < coalesce(max_attempts, ?3) and {suspect}
-      and {in_scope}) as suspects
+      and {in_scope}) as suspects,
+  (select seen from {clock}) as seen

@@ -8,7 +8,7 @@ use uuid::fmt::Hyphenated;
 
 use super::types::{address, read_id};
 use crate::LANES_PER_CLAIM;
-use crate::claimed::{ClaimedRow, messages};
+use crate::claimed::{ClaimedRow, messages_by_number};
 
 /// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
 /// each row.
@@ -31,7 +31,7 @@ mod column {
 /// The messages of a claim.
 pub(super) fn claimed(rows: &[SqliteRow], worker: Uuid, claimed_at: i64) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
-    Ok(messages(rows, worker, claimed_at))
+    Ok(messages_by_number(rows, worker, claimed_at))
 }
 
 fn read(row: &SqliteRow) -> Result<ClaimedRow, sqlx::Error> {

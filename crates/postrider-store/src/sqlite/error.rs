@@ -47,12 +47,17 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
 
 const REFUSED: &str = "the database refused the statement; see the error below it";
 
+const LOCK_IS_HELD: &str =
+    "another transaction holds the write lock for too long; it is tried again, look for transactions that stay open";
+
+/// The write lock could not be had in time.
+pub(super) fn lock_is_held(verb: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Conflict, format!("{verb} failed: {LOCK_IS_HELD}"))
+}
+
 fn sort(code: i32, message: &str) -> (StoreErrorKind, &'static str) {
     match primary(code) {
-        code if is_conflict(code) => (
-            StoreErrorKind::Conflict,
-            "another transaction holds the write lock for too long; it is tried again, look for transactions that stay open",
-        ),
+        code if is_conflict(code) => (StoreErrorKind::Conflict, LOCK_IS_HELD),
         FULL => (StoreErrorKind::Unavailable, "the disk is full; free some space, it is tried again"),
         READ_ONLY => (
             StoreErrorKind::Refused,

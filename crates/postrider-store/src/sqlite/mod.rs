@@ -5,6 +5,7 @@ mod clock;
 mod doorbell;
 pub mod enqueue;
 mod error;
+mod flight;
 pub mod migrate;
 mod run;
 mod settings;

@@ -6,7 +6,6 @@
 
 use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
-use super::clock::TOLERATED;
 use crate::LANES_PER_CLAIM;
 use crate::names::Names;
 use crate::sql::{Sql, fill};
@@ -92,7 +91,9 @@ impl Padded {
 pub struct StoreStatements {
     pub begin: Sql,
     pub clock_advance: Sql,
-    pub clock_repair: Sql,
+    pub clock_leases: Sql,
+    pub clock_waits: Sql,
+    pub clock_fresh: Sql,
     pub clock_ahead: Sql,
     pub look: Sql,
     pub look_suspects: Sql,
@@ -137,7 +138,9 @@ impl StoreStatements {
         Self {
             begin: sql(include_str!("../../sql/sqlite/begin.sql")),
             clock_advance: sql(include_str!("../../sql/sqlite/clock_advance.sql")),
-            clock_repair: sql(include_str!("../../sql/sqlite/clock_repair.sql")),
+            clock_leases: sql(include_str!("../../sql/sqlite/clock_leases.sql")),
+            clock_waits: sql(include_str!("../../sql/sqlite/clock_waits.sql")),
+            clock_fresh: sql(include_str!("../../sql/sqlite/clock_fresh.sql")),
             clock_ahead: sql(include_str!("../../sql/sqlite/clock_ahead.sql")),
             look: look("not {suspect}"),
             look_suspects: look("{suspect}"),
@@ -170,6 +173,9 @@ impl StoreStatements {
     pub fn all(&self) -> Vec<(&'static str, &str)> {
         let mut all: Vec<(&'static str, &str)> = vec![
             ("clock_advance", &self.clock_advance),
+            ("clock_leases", &self.clock_leases),
+            ("clock_waits", &self.clock_waits),
+            ("clock_fresh", &self.clock_fresh),
             ("clock_ahead", &self.clock_ahead),
             ("look", &self.look),
             ("look_suspects", &self.look_suspects),
@@ -197,7 +203,6 @@ impl StoreStatements {
             ("release", &self.release),
         ];
         all.extend(leased.map(|(name, statement)| (name, &*statement.0[0].1.open)));
-        all.extend(self.clock_repair.split(';').map(|part| ("clock_repair", part)));
         all
     }
 }
@@ -293,7 +298,6 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
         ("{lanes_per_claim}", LANES_PER_CLAIM.to_string()),
-        ("{tolerated}", TOLERATED.to_string()),
     ];
     let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));
     fill(template, own.iter().copied().chain(FRAGMENTS).chain(values))

@@ -13,15 +13,15 @@ use postrider_core::store::{
     Replay, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{Row, SqlitePool};
+use sqlx::{Connection, Row, SqlitePool};
 use uuid::Uuid;
 
 use super::claimed::{claimed, pick_fair};
-use super::clock::{Mark, ago};
+use super::clock::{Mark, ago, not_after};
 use super::doorbell::{Neighbours, SqliteDoorbell};
 use super::error::for_relay;
 use super::migrate;
-use super::run::Runner;
+use super::run::{Runner, when_free};
 use super::settings;
 use super::statements::{Padded, Step, StoreStatements};
 use super::types::{Bound, address, json, number, read_id};
@@ -69,6 +69,9 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// The outbox with these names in the pool's database. Opens no connection.
+    ///
+    /// Make the pool from [`pool_options`](Self::pool_options): without what they set, a full disk may leave a
+    /// connection in the pool that can begin no transaction any more, or never ends one and holds the write lock.
     pub fn new(pool: SqlitePool, names: Names) -> Self {
         Self::over(pool, names, Arc::new(SystemClock))
     }
@@ -76,6 +79,33 @@ impl SqliteStore {
     fn over(pool: SqlitePool, names: Names, clock: Arc<dyn Clock>) -> Self {
         let neighbours = Neighbours::new(clock.clone()).into();
         Self { runner: Runner::new(pool, names.clone(), clock), names, neighbours }
+    }
+
+    /// Options for a pool of the application's own, to be given to [`new`](Self::new).
+    ///
+    /// When a disk is full or fails, SQLite rolls a transaction back by itself. sqlx does not notice, and believes that
+    /// the connection is in a transaction: the next one would be a savepoint in it, which nobody ends. So a connection
+    /// that comes back in that state is closed.
+    ///
+    /// ```
+    /// # use postrider_store::{Names, SqliteStore};
+    /// # use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+    /// # async fn open() -> Result<SqliteStore, sqlx::Error> {
+    /// let file = SqliteConnectOptions::new().filename("shop.db").create_if_missing(true);
+    /// let file = file.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+    /// let pool = SqliteStore::pool_options().max_connections(20).connect_with(file).await?;
+    /// let store = SqliteStore::new(pool, Names::default());
+    /// # Ok(store)
+    /// # }
+    /// ```
+    pub fn pool_options() -> SqlitePoolOptions {
+        SqlitePoolOptions::new().after_release(|connection, _| {
+            Box::pin(async move {
+                // A transaction that was dropped is rolled back behind our back; asking waits until that is done.
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        })
     }
 
     /// Opens a file, and makes it if it is missing, with the settings that an outbox needs; the names are the default
@@ -93,8 +123,10 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .row_buffer_size(ROW_BUFFER);
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await;
-        let store = Self::new(pool.map_err(|error| for_relay("open the file", error))?, names);
+        let connect = || Self::pool_options().max_connections(CONNECTIONS).connect_with(options.clone());
+        // Who switches a new file to WAL mode is refused at once while others do the same, whatever the busy time-out.
+        let pool = when_free(connect).await.map_err(|error| for_relay("open the file", error))?;
+        let store = Self::new(pool, names);
         store.runner.check_settings().await?;
         Ok(store)
     }
@@ -141,20 +173,23 @@ impl SqliteStore {
             _ => &self.runner.statements.look,
         };
         let failed = |error| for_relay("claim", error);
-        for repair in [true, false] {
-            let now = self.runner.clock.now_micros();
-            let bind = |bound: &mut Bound, _: i64| {
-                bound.scope(&request.scope).add(request.max_attempts).add(now);
-            };
-            let rows = self.runner.read("claim", sql, bind).await?;
-            let look = Look::read(only("claim", &rows)?).map_err(failed)?;
-            let set_back = matches!(Mark::compare(look.seen, now), Mark::Repair(_));
-            if !repair || !(set_back || look.ahead) {
-                return Ok(look);
-            }
-            self.runner.repair_fresh_rows().await.map_err(failed)?;
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&request.scope).add(request.max_attempts).add(now);
+        };
+        self.runner.heed_clock().await?;
+        let rows = self.runner.read("claim", sql, bind).await?;
+        let look = Look::read(only("claim", &rows)?).map_err(failed)?;
+        // Read after the answer came: somebody may have noted a later time than ours while we asked.
+        let now = self.runner.clock.now_micros();
+        if matches!(Mark::compare(look.seen, now), Mark::Repair(_)) {
+            self.runner.repair().await?;
+        } else if look.newest.is_some_and(|newest| newest > not_after(now)) {
+            self.runner.repair_fresh_rows().await?;
+        } else {
+            return Ok(look);
         }
-        Ok(Look::default())
+        let rows = self.runner.read("claim", sql, bind).await?;
+        Look::read(only("claim", &rows)?).map_err(failed)
     }
 
     async fn claim_fair(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
@@ -245,10 +280,10 @@ impl SqliteStore {
 }
 
 /// What there is to claim.
-#[derive(Default)]
 struct Look {
     seen: i64,
-    ahead: bool,
+    /// When the newest row was written, if it was due then.
+    newest: Option<i64>,
     expired: bool,
     due: Vec<String>,
 }
@@ -257,7 +292,7 @@ impl Look {
     fn read(row: &SqliteRow) -> Result<Self, sqlx::Error> {
         let due: String = row.try_get(3)?;
         let due = serde_json::from_str(&due).map_err(|error| sqlx::Error::Decode(error.into()))?;
-        Ok(Self { seen: row.try_get(0)?, ahead: row.try_get(1)?, expired: row.try_get(2)?, due })
+        Ok(Self { seen: row.try_get(0)?, newest: row.try_get(1)?, expired: row.try_get(2)?, due })
     }
 }
 
@@ -357,6 +392,10 @@ impl Store for SqliteStore {
         let row = only("sweep", &rows)?;
         let (spent, suspects): (String, bool) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
         if spent == "[]" {
+            let seen = row.try_get(2).map_err(failed)?;
+            if Mark::is_old(seen, self.runner.clock.now_micros()) {
+                self.runner.note_time().await;
+            }
             return Ok(Swept { buried: Vec::new(), suspects });
         }
         let bind = |bound: &mut Bound, now: i64| {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use postrider::store::{Delivered, Scope};
 use postrider::{Settled, Store, StoreErrorKind};
 use testkit::eventually;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::scene::{OnFile, Running, claim, message};
+use super::scene::{OnFile, Running, claim, message, request};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -113,4 +113,49 @@ async fn a_batch_larger_than_the_longest_statement_settles_as_one() {
     let done = scene.store.ack(&leases, Delivered::Keep).await.expect("they are ours");
     assert!(done.iter().all(|settled| *settled == Settled::Done));
     assert_eq!(scene.store.stats(&Scope::all()).await.expect("it counts").processing, 0);
+}
+
+#[cfg(target_os = "linux")]
+/// How many connections this process has open on the file.
+fn connections(scene: &OnFile) -> usize {
+    let file = scene.file("outbox.db");
+    let open = std::fs::read_dir("/proc/self/fd").expect("the process's files");
+    open.filter(|entry| entry.as_ref().is_ok_and(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == file)))
+        .count()
+}
+
+/// A begin that waits for the write lock has a thread of its own, which goes on waiting when the caller gives up.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_give_up_waiting_for_the_write_lock_leave_no_threads_behind() {
+    let scene = OnFile::new().await;
+    scene.put(message()).await;
+    let held = scene.store.pool().begin_with("begin immediate").await.expect("it begins");
+    assert!(timeout(Duration::from_millis(50), scene.store.claim(&request(SOON))).await.is_err());
+    let before = connections(&scene);
+    for _ in 0..40 {
+        assert!(timeout(Duration::from_millis(25), scene.store.claim(&request(SOON))).await.is_err());
+    }
+    let after = connections(&scene);
+    assert!(after <= before + 1, "{before} connections, and then {after}");
+    held.rollback().await.expect("it rolls back");
+    let claimed = timeout(SOON, claim(&scene.store, SOON)).await.expect("nobody who gave up is in the way");
+    assert_eq!(claimed.len(), 1);
+}
+
+/// A dispatcher waits ten seconds for a verb; the text should come before that.
+#[tokio::test]
+async fn who_waits_too_long_for_the_write_lock_is_told_so_before_a_dispatcher_gives_up() {
+    let scene = OnFile::new().await;
+    scene.put(message()).await;
+    let held = scene.store.pool().begin_with("begin immediate").await.expect("it begins");
+    let begun = Instant::now();
+    let request = request(SOON);
+    for claim in futures::future::join_all([scene.store.claim(&request), scene.store.claim(&request)]).await {
+        let error = claim.expect_err("the lock is held");
+        assert_eq!(error.kind(), StoreErrorKind::Conflict);
+        assert!(error.to_string().contains("holds the write lock for too long"), "{error}");
+    }
+    assert!(begun.elapsed() < Duration::from_millis(9_500), "{:?}", begun.elapsed());
+    held.rollback().await.expect("it rolls back");
 }

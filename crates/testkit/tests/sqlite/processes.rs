@@ -127,3 +127,21 @@ async fn p9_a_commit_wakes_a_relay_in_another_process_long_before_it_polls() {
         assert!(committed.elapsed() < Duration::from_secs(1), "it polls every two seconds: {:?}", committed.elapsed());
     }
 }
+
+/// The switch to WAL mode is refused at once while somebody else reads the new file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_file_can_be_opened_and_migrated_by_many_at_once() {
+    for round in 0..40 {
+        let directory = tempfile::TempDir::new().expect("a directory");
+        let file = directory.path().join("outbox.db");
+        let open = |_| {
+            let file = file.clone();
+            tokio::spawn(async move { postrider::SqliteStore::open(file).await?.migrate().await })
+        };
+        let opening: Vec<_> = (0..6).map(open).collect();
+        for store in opening {
+            let migrated = store.await.expect("it does not panic");
+            migrated.unwrap_or_else(|error| panic!("round {round}: {error}: {:?}", std::error::Error::source(&error)));
+        }
+    }
+}

@@ -50,9 +50,10 @@ create index "{name}_dead_idx" on "{name}" (updated_at) where status = 'dead';
 
 create unique index "{name}_dedupe_idx" on "{name}" (namespace, topic, dedupe_key) where dedupe_key is not null;
 
--- The latest time that a relay has seen: if the clock shows less, it was set back (see clock.rs).
+-- The latest time that a relay has seen, and the newest row then: if the clock shows less, it was set back (see clock.rs).
 create table {clock} (
   only integer primary key check (only = 1),
-  seen integer not null
+  seen integer not null,
+  newest integer not null
 );
-insert into {clock} (only, seen) values (1, 0);
+insert into {clock} (only, seen, newest) values (1, 0, 0);

@@ -40,9 +40,11 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
 
 /// The columns of `enqueue.sql`, in their order.
 fn columns<'a>(row: &'a NewRow, now: i64) -> [Value<'a>; 13] {
-    let due_at = match (row.deliver_at_micros, row.delay_micros) {
-        (Some(at), _) => at,
-        (None, delay) => now.saturating_add(delay.unwrap_or_default()),
+    // A delay has to be moved when the clock is set back, a time of the day has not, and the row says which one it has.
+    let (due_at, updated_at) = match (row.deliver_at_micros, row.delay_micros.unwrap_or_default()) {
+        (Some(at), _) => (at, now),
+        (None, 0) => (now, now),
+        (None, delay) => (now.saturating_add(delay), now.saturating_add(1)),
     };
     [
         Value::Id(row.id),
@@ -57,7 +59,7 @@ fn columns<'a>(row: &'a NewRow, now: i64) -> [Value<'a>; 13] {
         Value::Integer(due_at),
         row.max_attempts.map_or(Value::Null, |attempts| Value::Integer(attempts.into())),
         Value::Integer(now),
-        Value::Integer(now),
+        Value::Integer(updated_at),
     ]
 }
 
