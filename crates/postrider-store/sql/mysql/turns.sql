@@ -7,3 +7,4 @@ with digit(n) as (
   union all select 8 union all select 9 union all select 10 union all select 11 union all select 12 union all select 13 union all select 14 union all select 15)
 select a.n * 4096 + b.n * 256 + c.n * 16 + d.n
 from digit as a cross join digit as b cross join digit as c cross join digit as d
+order by 1

@@ -8,7 +8,8 @@ use super::statements::render;
 use crate::names::Names;
 
 const SESSION: &str = "select cast(version() as char), cast(@@sql_mode as char), cast(@@character_set_client as char), \
-    cast(@@character_set_connection as char), cast(@@character_set_results as char), cast(@@autocommit + 0 as char)";
+    cast(@@character_set_connection as char), cast(@@character_set_results as char), cast(@@autocommit + 0 as char), \
+    cast(@@completion_type as char)";
 
 const ENGINE: &str = "select cast(engine as char) from information_schema.tables \
     where table_schema = {database} and table_name = '{name}'";
@@ -25,6 +26,11 @@ pub(super) async fn session(connection: &mut MySqlConnection) -> Result<(), Stor
             "the session's sql_mode is {mode:?}, which lets the server cut values off silently; add STRICT_TRANS_TABLES to sql_mode"
         )));
     }
+    if mode.split(',').any(|word| word == "EMPTY_STRING_IS_NULL") {
+        return Err(refused(format!(
+            "the session's sql_mode is {mode:?}, which makes null of empty texts; take EMPTY_STRING_IS_NULL out of sql_mode"
+        )));
+    }
     for (at, setting) in [(2, "character_set_client"), (3, "character_set_connection"), (4, "character_set_results")] {
         let charset = read(at)?;
         if charset != "utf8mb4" {
@@ -37,6 +43,12 @@ pub(super) async fn session(connection: &mut MySqlConnection) -> Result<(), Stor
     if autocommit != "1" {
         return Err(refused(format!(
             "the session's autocommit is {autocommit:?}, so that a statement by itself would never be committed; set autocommit to 1"
+        )));
+    }
+    let completion = read(6)?;
+    if completion != "NO_CHAIN" {
+        return Err(refused(format!(
+            "the session's completion_type is {completion:?}, so that a commit would begin another transaction or end the session; set completion_type to NO_CHAIN"
         )));
     }
     Ok(())

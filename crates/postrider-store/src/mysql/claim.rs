@@ -58,15 +58,20 @@ impl Claim<'_> {
         usize::try_from(self.request.limit.min(LARGEST_CLAIM)).unwrap_or(usize::MAX)
     }
 
-    /// Expired leases first, then an equal share for each namespace in scope, the longest due first.
+    /// Expired leases first, then an equal share for each namespace in scope, the longest due first, until there are
+    /// enough: with more namespaces than room, the rest are not even looked at.
     async fn claim_due(&self, connection: &mut MySqlConnection) -> Result<Claimed, sqlx::Error> {
         let mut heads = self.within.heads(connection, self.statements).await?;
         heads.retain(|head| head.is_due());
+        heads.sort_by_key(|head| head.due_in);
         begin(connection).await?;
         let mut picked = self.expired(connection, &self.statements.claim_expired).await?;
         let room = self.limit() - picked.len();
         let mut due = Vec::new();
-        for head in heads.iter().filter(|_| room > 0) {
+        for head in &heads {
+            if due.len() >= room {
+                break;
+            }
             let mut bound = Bound::default();
             bound.add(head.namespace.clone()).add(self.request.max_attempts).tenant(self.within.tenant);
             bound.count(share(room, heads.len()));
@@ -172,6 +177,11 @@ impl Claim<'_> {
             let mut bound = Bound::default();
             bound.rows(portion);
             rows.extend(fetch(connection, sql, bound).await?);
+        }
+        if rows.len() != numbers.len() {
+            let (read, locked) = (rows.len(), numbers.len());
+            let text = format!("{read} rows could be read of {locked} that this transaction had locked");
+            return Err(sqlx::Error::Protocol(text));
         }
         for portion in numbers.chunks(self.statements.claim_take.largest()) {
             let Some((sql, portion)) = self.statements.claim_take.padded(portion) else { continue };

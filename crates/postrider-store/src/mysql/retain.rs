@@ -52,7 +52,7 @@ impl Sweep<'_> {
                 break;
             }
             let mut bound = Bound::default();
-            bound.add(head.namespace.clone()).add(self.max_attempts).tenant(self.within.tenant).count(room);
+            bound.add(head.namespace.clone()).tenant(self.within.tenant).add(self.max_attempts).count(room);
             found.extend(numbers(&fetch(connection, &self.statements.sweep_spent, bound).await?)?);
         }
         found.truncate(self.limit);
@@ -141,6 +141,10 @@ impl Work for Replaying<'_> {
     type Answer = Vec<Uuid>;
 
     async fn run(&self, connection: &mut MySqlConnection) -> Result<Vec<Uuid>, sqlx::Error> {
+        // A topic is ASCII; comparing its column with anything else would be an illegal mix of collations.
+        if self.replay.topic.as_ref().is_some_and(|topic| !topic.is_ascii()) {
+            return Ok(Vec::new());
+        }
         begin(connection).await?;
         let found = match &self.replay.ids {
             Some(ids) => self.named(connection, ids).await?,

@@ -22,7 +22,7 @@ const MOST_CASES: usize = 64;
 /// The most messages in one insert.
 const MOST_MESSAGES: usize = 128;
 /// The most namespaces in a scope.
-pub(super) const MOST_NAMESPACES: usize = 1_024;
+pub(super) const MOST_NAMESPACES: usize = 512;
 
 macro_rules! template {
     ($name:literal) => {
@@ -296,7 +296,8 @@ const FRAGMENTS: [(&str, &str); 10] = [
 
 /// The names of locks are known to the whole server and at most 64 characters long.
 fn lock(names: &Names, purpose: &str) -> String {
-    let database = names.schema().map_or("database()".to_owned(), |schema| format!("'{schema}'"));
+    // Where no database is selected the name must not be null: the statements after it say what is wrong.
+    let database = names.schema().map_or("coalesce(database(), '')".to_owned(), |schema| format!("'{schema}'"));
     format!("concat('postrider {purpose} ', md5(concat({database}, '.{}')))", names.table())
 }
 

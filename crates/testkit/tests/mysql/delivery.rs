@@ -126,3 +126,43 @@ async fn times_that_are_none_do_not_stop_the_relay() {
     scene.store.next_due(&request().scope).await.expect("looked").expect("due");
     assert_eq!(scene.claim().await.len(), 3);
 }
+
+#[tokio::test]
+async fn a_replay_of_a_topic_that_cannot_be_finds_nothing() {
+    let scene = OnMySql::new().await;
+    scene.put(vec![message()]).await;
+    scene.execute("update outbox_messages set status = 'dead'").await;
+    let replay = Replay { scope: request().scope, topic: Some("größe".into()), ids: None, limit: 9 };
+    assert_eq!(scene.store.replay(&replay).await.expect("nothing to do").len(), 0);
+}
+
+/// The rows of other tenants that come first do not hide those of the one that is swept.
+#[tokio::test]
+async fn a_sweep_of_a_tenant_finds_its_spent_rows_behind_those_of_others() {
+    let scene = OnMySql::new().await;
+    let tenant = Uuid::new_v4();
+    let early = || message().deliver_at(std::time::UNIX_EPOCH);
+    scene.put((0..postrider::store::LARGEST_CLAIM).map(|_| early()).collect()).await;
+    scene.put(vec![message().tenant(tenant)]).await;
+    scene.execute("update outbox_messages set attempts = 5 where tenant_id is not null").await;
+    let scope = postrider::store::Scope { namespaces: None, tenant: Some(tenant) };
+    assert_eq!(scene.store.sweep(&scope, 5, 10).await.expect("swept").buried.len(), 1);
+}
+
+/// With more namespaces than room, those that have been due for longest are looked at, and no more.
+#[tokio::test]
+async fn s6_a_claim_stops_looking_when_it_has_enough() {
+    let scene = OnMySql::with(|options| options.max_connections(1)).await;
+    for at in 0..60 {
+        let due = std::time::UNIX_EPOCH + Duration::from_secs(1_000 - at);
+        scene.put(vec![postrider::Message::json(format!("n{at:02}"), "t", &1).deliver_at(due)]).await;
+    }
+    let locking = "select cast(variable_value as signed) from information_schema.session_status where variable_name = 'com_stmt_execute'";
+    let before = scene.number(locking).await;
+    let claimed = scene.store.claim(&ClaimRequest { limit: 2, ..request() }).await.expect("claimed").messages;
+    let mut namespaces: Vec<_> = claimed.iter().map(|message| message.namespace.clone()).collect();
+    namespaces.sort_unstable();
+    assert_eq!(namespaces, ["n58", "n59"]);
+    let executed = scene.number(locking).await - before;
+    assert!(executed < 61 + 10, "{executed} statements: one look for each namespace, and a few for what was found");
+}

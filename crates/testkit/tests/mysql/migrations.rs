@@ -115,7 +115,7 @@ async fn s1_a_producer_needs_the_documented_rights_and_no_others() {
     let store = MySqlStore::new(admin.clone(), Names::default());
     store.migrate().await.expect("migrated");
     let guide = include_str!("../../../../docs/guides/any-language.md");
-    let (_, grants) = guide.split_once("create user shop_app").expect("the guide names the rights");
+    let (_, grants) = guide.split_once("create user if not exists shop_app").expect("the guide names the rights");
     let (grants, _) = grants.split_once("```").expect("the block ends");
     let (name, user) = (database.name(), &database.name()[..20]);
     let grants = format!("create user shop_app{grants}").replace("shop_app", user);

@@ -105,6 +105,7 @@ async fn s0_38_what_rust_refuses_the_procedure_refuses_too() {
             (r#"{"max_attempts": "5"}"#.to_owned(), "1000"),
             (r#"{"max_attempts": 1.5}"#.to_owned(), "1000"),
             (r#"{"max_attempts": 99999999999999999999999}"#.to_owned(), "1000"),
+            (r#"{"content_type": "a/b"}"#.to_owned(), "payload_base64"),
             (r#"{"deliver_at": "tomorrow"}"#.to_owned(), "deliver_at"),
             (r#"{"deliver_at": "2021-02-30T00:00:00Z"}"#.to_owned(), "deliver_at"),
             (r#"{"deliver_at": "2020-00-00T00:00:00Z"}"#.to_owned(), "deliver_at"),
@@ -159,4 +160,16 @@ async fn a_key_that_reads_null_is_kept() {
     drop(connection);
     let claimed = scene.claim().await;
     assert_eq!((claimed[0].key.as_deref(), claimed[0].dedupe_key.as_deref()), (Some("null"), Some("null")));
+}
+
+#[tokio::test]
+async fn a_key_of_a_space_is_none_that_is_empty_and_a_header_may_say_what_bytes_are() {
+    let scene = OnMySql::new().await;
+    let mut connection = scene.pool.acquire().await.expect("a connection");
+    let options =
+        r#"{"key": " ", "dedupe_key": " ", "payload_base64": "AP8=", "headers": {"Content-Type": "image/png"}}"#;
+    call(&mut connection, Some("shop"), "t", None, Some(options)).await.expect("valid");
+    let claimed = scene.claim().await;
+    assert_eq!((claimed[0].key.as_deref(), claimed[0].dedupe_key.as_deref()), (Some(" "), Some(" ")));
+    assert_eq!(claimed[0].content_type(), "image/png");
 }

@@ -18,6 +18,12 @@ async fn r10_a_session_that_is_not_strict_or_not_utf8mb4_is_refused_and_the_erro
         ("set character_set_connection = latin1", "character_set_connection", "utf8mb4"),
         ("set character_set_results = latin1", "character_set_results", "utf8mb4"),
         ("set session autocommit = 0", "autocommit", "1"),
+        ("set session completion_type = CHAIN", "completion_type", "NO_CHAIN"),
+        (
+            "set session sql_mode = 'STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL'",
+            "sql_mode",
+            "take EMPTY_STRING_IS_NULL out",
+        ),
     ] {
         let good = OnMySql::new().await;
         let bad = MySqlStore::new(pool_in(&good.database, session).await, Names::default());

@@ -31,13 +31,13 @@ enqueue: begin
     default concat('[', char(1 using utf8mb4), '-', char(31 using utf8mb4), char(127 using utf8mb4), '-', char(0xC29F using utf8mb4), ']');
   declare nul char(1) character set utf8mb4 collate utf8mb4_bin default char(0 using utf8mb4);
 
-  if coalesce(in_namespace, '') = '' then
+  if coalesce(octet_length(in_namespace), 0) = 0 then
     set problem = 'the namespace is empty', advice = 'give it at least one character';
   elseif octet_length(in_namespace) > 200 then
     set problem = concat('the namespace has ', octet_length(in_namespace), ' bytes, the limit is 200'), advice = 'shorten it';
   elseif in_namespace regexp '[^A-Za-z0-9._:/-]' then
     set problem = 'the namespace holds a character that is not allowed', advice = 'use ASCII letters, digits and . _ - : /';
-  elseif coalesce(in_topic, '') = '' then
+  elseif coalesce(octet_length(in_topic), 0) = 0 then
     set problem = 'the topic is empty', advice = 'give it at least one character';
   elseif octet_length(in_topic) > 200 then
     set problem = concat('the topic has ', octet_length(in_topic), ' bytes, the limit is 200'), advice = 'shorten it';
@@ -83,8 +83,9 @@ enqueue: begin
   end if;
 
   if problem is null then
-    if found_key = '' or found_dedupe_key = '' then
-      set problem = concat('the ', if(found_key = '', 'key', 'dedupe key'), ' is empty'), advice = 'give it at least one character, or null';
+    -- lengths, because a comparison ignores trailing spaces
+    if octet_length(found_key) = 0 or octet_length(found_dedupe_key) = 0 then
+      set problem = concat('the ', if(octet_length(found_key) = 0, 'key', 'dedupe key'), ' is empty'), advice = 'give it at least one character, or null';
     elseif octet_length(found_key) > 512 or octet_length(found_dedupe_key) > 512 then
       set problem = concat('the ', if(octet_length(found_key) > 512, 'key', 'dedupe key'), ' has more than 512 bytes'), advice = 'shorten it';
     elseif found_key regexp control or instr(found_key, nul) > 0 or found_dedupe_key regexp control or instr(found_dedupe_key, nul) > 0 then
@@ -128,6 +129,8 @@ enqueue: begin
       set problem = 'the payload has more than 1048576 bytes', advice = 'send a reference to it instead';
     elseif bytes is null and not json_valid(in_payload) then
       set problem = 'the payload is not JSON, or nests too deep', advice = 'send it as payload_base64';
+    elseif bytes is null and found_type is not null then
+      set problem = 'a content type is for bytes, the payload is JSON', advice = 'send payload_base64, or leave content_type out';
     elseif octet_length(found_type) > 4096 or found_type regexp control or instr(found_type, nul) > 0 then
       set problem = 'the content type is too long or holds a control character', advice = 'use one like text/plain';
     end if;
@@ -167,7 +170,9 @@ enqueue: begin
     signal sqlstate '22023' set message_text = problem;
   end if;
   if bytes is not null then
-    set sent = json_set(sent, '$."content-type"', coalesce(found_type, 'application/octet-stream'));
+    -- the option comes before a header of the same name, and that before what is assumed
+    set sent = if(found_type is null, json_insert(sent, '$."content-type"', 'application/octet-stream'),
+      json_set(sent, '$."content-type"', found_type));
   end if;
 
   set at_namespace = in_namespace, at_topic = in_topic;
