@@ -45,8 +45,8 @@ const ORDINARY_PACE: Duration = Duration::from_millis(10);
 const NEAR_PACE: Duration = Duration::from_millis(1);
 /// How often it is read at first without any pause: a short transaction commits within a fraction of a millisecond.
 const NEAR_AT_ONCE: u32 = 8;
-/// For how long a commit is near.
-const NEAR_FOR: Duration = Duration::from_secs(1);
+/// For how long a commit is near, unless it comes before that.
+const NEAR_FOR: Duration = Duration::from_millis(150);
 
 /// What a store and the outboxes made from it share within a process.
 pub(crate) struct Neighbours {
@@ -132,6 +132,7 @@ impl SqliteDoorbell {
         let Some(row) = rows.first() else { return Ok(true) };
         let (newest, due): (Option<i64>, bool) = (row.try_get(0)?, row.try_get(1)?);
         if due || newest.unwrap_or_default() > self.newest {
+            self.near_since = None;
             return Ok(true);
         }
         self.version = version;

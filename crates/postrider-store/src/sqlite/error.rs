@@ -7,6 +7,8 @@ use crate::enqueue::{DriverError, EnqueueError};
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
 const READ_ONLY: i32 = 8;
+/// The file at this path is no longer the one that was opened.
+const MOVED: i32 = 1032;
 const FULL: i32 = 13;
 
 /// SQLite's result code, without what extended codes add to it.
@@ -56,6 +58,10 @@ pub(super) fn lock_is_held(verb: &'static str) -> StoreError {
 }
 
 fn sort(code: i32, message: &str) -> (StoreErrorKind, &'static str) {
+    if code == MOVED {
+        let advice = "the database file was moved, replaced or deleted while it was open; put it back with its -wal file, or restart every process that has it open";
+        return (StoreErrorKind::Refused, advice);
+    }
     match primary(code) {
         code if is_conflict(code) => (StoreErrorKind::Conflict, LOCK_IS_HELD),
         FULL => (StoreErrorKind::Unavailable, "the disk is full; free some space, it is tried again"),
@@ -101,6 +107,7 @@ mod tests {
             assert_eq!(sort(code, message).0, kind, "{code} {message}");
         }
         assert!(sort(8, "").1.contains("read-only"));
+        assert!(sort(1032, "").1.contains("moved"));
     }
 
     #[test]

@@ -3,17 +3,20 @@
 use postrider_core::store::{StoreError, StoreErrorKind};
 use sqlx::{Row, SqliteConnection};
 
-use super::error::for_relay;
+use super::error::{code, for_relay};
 use crate::names::Names;
 
 /// The first version with `returning` and materialised common tables.
 const OLDEST_VERSION: (u32, u32) = (3, 35);
+/// SQLite's answer to a statement with a function that it does not know.
+const UNKNOWN: i32 = 1;
 const NORMAL: i64 = 1;
 const FULL: i64 = 2;
 
 /// How the database is set up.
 struct Settings {
     version: String,
+    has_json: bool,
     journal_mode: String,
     synchronous: i64,
 }
@@ -37,9 +40,13 @@ pub(super) fn names_are_plain(names: &Names) -> Result<(), StoreError> {
 
 async fn read(connection: &mut SqliteConnection) -> Result<Settings, sqlx::Error> {
     let version = sqlx::query("select sqlite_version()").fetch_one(&mut *connection).await?.try_get(0)?;
+    let has_json = match sqlx::query("select json_valid('1')").fetch_one(&mut *connection).await {
+        Err(error) if code(&error) == Some(UNKNOWN) => false,
+        answer => answer.map(|_| true)?,
+    };
     let journal_mode = sqlx::query("pragma journal_mode").fetch_one(&mut *connection).await?.try_get(0)?;
     let synchronous = sqlx::query("pragma synchronous").fetch_one(&mut *connection).await?.try_get(0)?;
-    Ok(Settings { version, journal_mode, synchronous })
+    Ok(Settings { version, has_json, journal_mode, synchronous })
 }
 
 impl Settings {
@@ -48,6 +55,12 @@ impl Settings {
         if (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) < OLDEST_VERSION {
             return Err(refused(format!(
                 "SQLite is version {}, and the outbox needs 3.35 or newer; link a newer library or sqlx's bundled one",
+                self.version
+            )));
+        }
+        if !self.has_json {
+            return Err(refused(format!(
+                "SQLite {} was built without its JSON functions, and the outbox needs them; link a library built with them (the default from 3.38, SQLITE_ENABLE_JSON1 before) or sqlx's bundled one",
                 self.version
             )));
         }
@@ -79,7 +92,7 @@ mod tests {
     use super::*;
 
     fn settings(version: &str, journal_mode: &str, synchronous: i64) -> Settings {
-        Settings { version: version.into(), journal_mode: journal_mode.into(), synchronous }
+        Settings { version: version.into(), has_json: true, journal_mode: journal_mode.into(), synchronous }
     }
 
     #[test]
@@ -97,6 +110,8 @@ mod tests {
             let error = bad.check(false).expect_err(word).to_string();
             assert!(error.contains(word), "{error}");
         }
+        let without_json = Settings { has_json: false, ..settings("3.37.0", "wal", 2) };
+        assert!(without_json.check(false).expect_err("no JSON").to_string().contains("JSON"));
         assert!(settings("3.50.0", "wal", 0).check(true).is_err(), "OFF may destroy the file");
     }
 }

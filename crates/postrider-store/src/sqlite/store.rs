@@ -114,7 +114,9 @@ impl SqliteStore {
         Self::open_with(SqliteConnectOptions::new().filename(path), Names::default()).await
     }
 
-    /// Opens a file with other options and names. The settings that an outbox needs are added to them.
+    /// Opens a file with other options and names. The settings that an outbox needs replace what the options say: WAL
+    /// mode, `synchronous=FULL`, and a busy time-out of five seconds. For others make a pool from
+    /// [`pool_options`](Self::pool_options) and use [`new`](Self::new).
     pub async fn open_with(options: SqliteConnectOptions, names: Names) -> Result<Self, StoreError> {
         settings::names_are_plain(&names)?;
         let options = options

@@ -1,8 +1,8 @@
 //! A process on an SQLite file for tests with several of them: `sqlite_process writer FILE COUNT` or
 //! `sqlite_process relay FILE ARRIVALS`.
 //!
-//! A writer commits orders together with their messages until the file holds COUNT of them, and rolls every third
-//! transaction or so back. A relay appends the id of each message to the file ARRIVALS. Both print `ready`, and end when
+//! A writer commits orders together with their messages until the file holds COUNT of them, rolls every third
+//! transaction or so back, prints `busy` whenever the write lock could not be had, and ends by itself. A relay appends the id of each message to the file ARRIVALS. Both print `ready`, and end when
 //! their standard input closes, so that they never outlive the test that started them.
 
 use std::fs::OpenOptions;
@@ -44,7 +44,13 @@ async fn write(store: SqliteStore, count: i64) -> Result<()> {
         }
         for _ in 0..20 {
             let dice = Uuid::new_v4().into_bytes();
-            let Ok(mut transaction) = store.pool().begin_with("begin immediate").await else { continue };
+            let mut transaction = match store.pool().begin_with("begin immediate").await {
+                Err(error) if is_busy(&error) => {
+                    println!("busy");
+                    continue;
+                }
+                begun => begun?,
+            };
             for order in 0..1 + dice[0] % 10 {
                 let message = Message::json("shop", "order.placed", &order).key(order.to_string());
                 let id = message.id().hyphenated();
@@ -57,6 +63,11 @@ async fn write(store: SqliteStore, count: i64) -> Result<()> {
             }
         }
     }
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
+    code.is_some_and(|code| matches!(code & 0xFF, 5 | 6))
 }
 
 async fn relay(store: SqliteStore, arrivals: &str) -> Result<()> {

@@ -75,19 +75,25 @@ fn find(program: &str) -> Result<PathBuf> {
         .with_context(|| format!("{program} is not there: install the Debian package mariadb-server"))
 }
 
+/// Twice at most: on a busy machine it fails now and then without a reason that it would tell.
 fn initialise(install: &Path, home: &Home) -> Result<()> {
-    let output = home
-        .command(install)
-        .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
-        .arg(format!("--datadir={}", home.path().join("data").display()))
-        .output()
-        .context("cannot run mariadb-install-db; may the account of the server read it?")?;
-    if !output.status.success() {
-        let parent = home.path().parent().unwrap_or(home.path()).display();
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("mariadb-install-db failed; may the account of the server enter {parent}? it says:\n{said}");
+    let data = home.path().join("data");
+    let mut said = String::new();
+    for _ in 0..2 {
+        let output = home
+            .command(install)
+            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args(["--innodb-use-native-aio=0", &format!("--datadir={}", data.display())])
+            .output()
+            .context("cannot run mariadb-install-db; may the account of the server read it?")?;
+        if output.status.success() {
+            return Ok(());
+        }
+        said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let _ = fs::remove_dir_all(&data);
     }
-    Ok(())
+    let parent = home.path().parent().unwrap_or(home.path()).display();
+    bail!("mariadb-install-db failed; may the account of the server enter {parent}? it says:\n{said}")
 }
 
 /// Runs at every start, before the server listens.

@@ -125,6 +125,22 @@ async fn a_producer_that_waited_too_long_may_try_again() {
     held.rollback().await.expect("it rolls back");
 }
 
+/// An error that was ignored may have ended the transaction, and then the message would be written for good at once.
+#[tokio::test]
+async fn rusqlite_a_transaction_that_sqlite_has_ended_is_refused() {
+    let (scene, outbox) = (OnFile::new().await, Outbox::default());
+    let mut connection = rusqlite::Connection::open(scene.file("outbox.db")).expect("it opens");
+    connection.execute("create table orders (id integer primary key on conflict rollback)", []).expect("a table");
+    connection.execute("insert into orders values (1)", []).expect("an order");
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("it begins");
+    transaction.execute("insert into orders values (1)", []).expect_err("it is there already");
+    let refused = outbox.enqueue_blocking(&transaction, message());
+    assert!(matches!(refused, Err(EnqueueError::NotInTransaction)), "{refused:?}");
+    assert!(matches!(outbox.enqueue_blocking(&transaction, bad()), Err(EnqueueError::Invalid { .. })));
+    drop(transaction);
+    assert_eq!(ids(&scene).await, [] as [Uuid; 0]);
+}
+
 /// Reading first and writing later, while somebody else wrote in between, is what `begin immediate` avoids.
 #[tokio::test]
 async fn a_stale_snapshot_is_a_retryable_conflict() {

@@ -43,7 +43,7 @@ create table if not exists {table} (
   constraint {name}_headers_check check (json_valid(headers) and json_type(headers) = 'OBJECT')
 ) engine = InnoDB, row_format = dynamic, comment = 'Transactional outbox (Postrider). One row per message.'
 -- next statement
--- Producers with the same dedupe key wait for each other here, in one of 65,536 rows that are always there: turns.sql
+-- Producers with the same dedupe key wait for each other here, in one of 8,192 rows that are always there: turns.sql
 -- fills them in with every migration. Waiting in the index itself would lock the gap beside the key too, and whoever has
 -- the key could not write next to it: a deadlock.
 create table if not exists {turns} (

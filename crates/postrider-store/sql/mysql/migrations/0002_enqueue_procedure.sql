@@ -181,7 +181,7 @@ enqueue: begin
     set new_id = {uuid_v7};
     if found_dedupe_key is not null then
       -- producers with the same key take turns, see the table
-      set turn = (select slot from {turns} where slot = crc32(concat(at_namespace, char(0), at_topic, char(0), cast(found_dedupe_key as binary))) % 65536 for update);
+      set turn = (select slot from {turns} where slot = crc32(concat(at_namespace, char(0), at_topic, char(0), cast(found_dedupe_key as binary))) % 8192 for update);
       -- `set holder = (select …)` would lock what it reads and the gap beside it; max, so that there is always an answer
       select max(stored.id) into holder from {table} as stored force index ({name}_dedupe_idx)
         where stored.namespace = at_namespace and stored.topic = at_topic and stored.dedupe_key = cast(found_dedupe_key as binary);

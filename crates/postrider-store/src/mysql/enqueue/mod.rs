@@ -28,7 +28,7 @@ use crate::enqueue::{EnqueueError, Outbox};
 use crate::sql::{Portioned, Sql};
 
 /// How many turns there are; as in the procedure, and as many as `turns.sql` fills in.
-pub(super) const TURNS: u32 = 65_536;
+pub(super) const TURNS: u32 = 8_192;
 
 /// The checksum that MySQL's `crc32` computes, so that the procedure takes the same turns.
 const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);

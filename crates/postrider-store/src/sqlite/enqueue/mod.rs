@@ -4,6 +4,12 @@
 //! there is one writer at a time, the first message of a transaction that did not begin with the write lock waits for
 //! it, for as long as the connection's busy time-out says, and after that the error is retryable. With the lock, what
 //! is there cannot change any more: a key is there or it is free.
+//!
+//! Some errors make SQLite end a transaction by itself: a full disk, a failing one, a constraint with
+//! `on conflict rollback`, a trigger with `raise(rollback, …)`. What is run after that is committed at once, each
+//! statement alone. So after an error of any statement roll the transaction back, and enqueue nothing more in it. With
+//! rusqlite an enqueue then answers [`EnqueueError::NotInTransaction`]; sqlx and SeaORM do not tell, so with them the
+//! message would be sent although the change is gone.
 
 #[cfg(feature = "rusqlite")]
 mod rusqlite;

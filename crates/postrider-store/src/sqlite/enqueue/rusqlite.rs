@@ -52,6 +52,9 @@ impl Outbox {
     /// # }
     /// ```
     ///
+    /// A transaction that SQLite has ended by itself, because the disk is full or a constraint says
+    /// `on conflict rollback`, is refused with [`EnqueueError::NotInTransaction`].
+    ///
     /// A plain connection is not a transaction, so this does not compile:
     ///
     /// ```compile_fail,E0277
@@ -77,6 +80,10 @@ impl Outbox {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Enqueued>, EnqueueError> {
         let rows = self.check_all(messages)?;
+        // SQLite may have ended the transaction by itself, after an error that the caller passed over.
+        if transaction.connection().is_autocommit() {
+            return Err(EnqueueError::NotInTransaction);
+        }
         let answers = insert(transaction.connection(), Plan::of(self), &rows)?;
         if !answers.is_empty() {
             tell_neighbours(self);
