@@ -200,3 +200,25 @@ async fn other_names_work_and_keep_apart() {
     let count = AssertSqlSafe(format!("select count(*) from `{}`.outbox_messages", other.name()));
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.expect("a number"), 2);
 }
+
+/// The outbox's database is named, and the session has none selected.
+#[tokio::test]
+async fn a_session_without_a_database_works_if_the_outbox_names_its_own() {
+    let (selected, other) = (empty().await, empty().await);
+    let pool = selected.pool_with(|options| options.max_connections(1)).await.expect("it answers");
+    let store = MySqlStore::new(pool.clone(), Names::in_schema(other.name()).expect("a good name"));
+    store.migrate().await.expect("migrated");
+    run(&pool, format!("drop database {}", selected.name())).await.expect("none is selected any more");
+    works(&pool, &store).await;
+    run(&pool, format!("update {}.outbox_messages set status = 'delivered', updated_at = '2000-01-01'", other.name()))
+        .await
+        .expect("finished");
+    assert_eq!(store.purge(&crate::scene::purge()).await.expect("purged"), 2);
+    let mut transaction = pool.begin().await.expect("begun");
+    store.outbox().enqueue(&mut transaction, Message::json("shop", "t", &1)).await.expect("enqueued");
+    transaction.commit().await.expect("committed");
+    let leases: Vec<_> =
+        store.claim(&request()).await.expect("claimed").messages.iter().map(|message| message.lease).collect();
+    let acked = store.ack(&leases, postrider::store::Delivered::Delete).await.expect("acked");
+    assert_eq!(acked, [postrider::Settled::Done]);
+}
