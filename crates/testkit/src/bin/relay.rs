@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -185,11 +186,15 @@ async fn publish(settings: Settings, recorder: Recorder, message: ClaimedMessage
     }
     tokio::time::sleep(settings.delay).await;
     let mut recording = Box::pin(recorder.record(message, begun));
-    // Sent, and perhaps written, but not answered.
-    if futures::poll!(&mut recording).is_pending() {
-        crash_at(Point::MidPublish);
-    }
-    recording.await.map_err(|error| PublishError::unknown(error.to_string()))?;
+    let recorded = match futures::poll!(&mut recording) {
+        Poll::Ready(recorded) => recorded,
+        Poll::Pending => {
+            // Sent, and perhaps written, but not answered.
+            crash_at(Point::MidPublish);
+            recording.await
+        }
+    };
+    recorded.map_err(|error| PublishError::unknown(error.to_string()))?;
     crash_at(Point::AfterPublish);
     Ok(())
 }
