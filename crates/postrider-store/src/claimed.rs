@@ -6,6 +6,25 @@ use uuid::Uuid;
 
 use crate::clock::between;
 
+/// Where the columns of a claim are where they come from `returning`, as in the fragment `{claimed}`; by position, because
+/// names are looked up anew for each row.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) mod column {
+    pub const ID: usize = 0;
+    pub const NAMESPACE: usize = 1;
+    pub const TOPIC: usize = 2;
+    pub const KEY: usize = 3;
+    pub const TENANT: usize = 4;
+    pub const DEDUPE_KEY: usize = 5;
+    pub const PAYLOAD: usize = 6;
+    pub const PAYLOAD_BYTES: usize = 7;
+    pub const HEADERS: usize = 8;
+    pub const ATTEMPTS: usize = 9;
+    pub const MAX_ATTEMPTS: usize = 10;
+    pub const CREATED_AT: usize = 11;
+    pub const SEQ: usize = 12;
+}
+
 /// The columns of a claimed row, as the database answered them. Times are microseconds since 1970.
 #[derive(Debug)]
 pub(crate) struct ClaimedRow {

@@ -55,7 +55,7 @@ pub(crate) struct Lines<DB: Database> {
 /// A connection in use. Dropping it without [`keep`](Self::keep) tears it down.
 pub(crate) struct Line<DB: Database> {
     kept: Option<Kept<DB>>,
-    #[cfg_attr(not(any(feature = "mysql", feature = "sqlite")), allow(dead_code))]
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     is_new: bool,
     lines: Lines<DB>,
 }
@@ -107,8 +107,7 @@ impl<DB: Database> Lines<DB> {
 
 impl<DB: Database> Line<DB> {
     /// Whether it has just come from the pool, so that nothing is known about its session.
-    #[cfg(any(feature = "mysql", feature = "sqlite"))]
-    #[allow(dead_code)]
+    #[cfg(feature = "mysql")]
     pub fn is_new(&self) -> bool {
         self.is_new
     }

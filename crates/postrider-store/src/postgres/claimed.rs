@@ -6,35 +6,19 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::types::{Micros, address};
-use crate::claimed::{ClaimedRow, messages};
+use crate::claimed::{ClaimedRow, column, messages};
 
-/// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
-/// each row.
-mod column {
-    pub const ID: usize = 0;
-    pub const NAMESPACE: usize = 1;
-    pub const TOPIC: usize = 2;
-    pub const KEY: usize = 3;
-    pub const TENANT: usize = 4;
-    pub const DEDUPE_KEY: usize = 5;
-    pub const PAYLOAD: usize = 6;
-    pub const PAYLOAD_BYTES: usize = 7;
-    pub const HEADERS: usize = 8;
-    pub const ATTEMPTS: usize = 9;
-    pub const MAX_ATTEMPTS: usize = 10;
-    pub const CREATED_AT: usize = 11;
-    pub const SEQ: usize = 12;
-    pub const ADDRESS: usize = 13;
-    pub const CLAIMED_AT: usize = 14;
-    /// Namespace, topic and tenant of the last lane; fair claims only.
-    pub const LANE: usize = 15;
-}
+/// The columns that only PostgreSQL answers, after those that all do.
+const ADDRESS: usize = column::SEQ + 1;
+const CLAIMED_AT: usize = ADDRESS + 1;
+/// Namespace, topic and tenant of the last lane; fair claims only.
+const LANE: usize = CLAIMED_AT + 1;
 
 /// The messages of a claim.
 pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     // A fair claim that found nothing due answers with a row all the same, for the lane.
-    let Some(claimed_at) = first.try_get::<Option<Micros>, _>(column::CLAIMED_AT)? else { return Ok(Vec::new()) };
+    let Some(claimed_at) = first.try_get::<Option<Micros>, _>(CLAIMED_AT)? else { return Ok(Vec::new()) };
     let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
     Ok(messages(rows, worker, claimed_at.0))
 }
@@ -57,14 +41,14 @@ fn read(row: &PgRow) -> Result<ClaimedRow, sqlx::Error> {
         max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
         created_at: created_at.0,
         seq: row.try_get(column::SEQ)?,
-        address: address(row.try_get(column::ADDRESS)?),
+        address: address(row.try_get(ADDRESS)?),
     })
 }
 
 /// Where a fair claim stopped, unless it went round.
 pub(super) fn last_lane(rows: &[PgRow]) -> Result<Option<Lane>, sqlx::Error> {
     let Some(row) = rows.first() else { return Ok(None) };
-    let Some(namespace) = row.try_get(column::LANE)? else { return Ok(None) };
-    let (topic, tenant) = (row.try_get(column::LANE + 1)?, row.try_get(column::LANE + 2)?);
+    let Some(namespace) = row.try_get(LANE)? else { return Ok(None) };
+    let (topic, tenant) = (row.try_get(LANE + 1)?, row.try_get(LANE + 2)?);
     Ok(Some(Lane { namespace, topic, tenant }))
 }

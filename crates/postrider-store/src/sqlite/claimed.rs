@@ -8,25 +8,7 @@ use uuid::fmt::Hyphenated;
 
 use super::types::{address, read_id};
 use crate::LANES_PER_CLAIM;
-use crate::claimed::{ClaimedRow, messages_by_number};
-
-/// Where the columns of a claim are; as in the fragment `{claimed}`, by position because names are looked up anew for
-/// each row.
-mod column {
-    pub const ID: usize = 0;
-    pub const NAMESPACE: usize = 1;
-    pub const TOPIC: usize = 2;
-    pub const KEY: usize = 3;
-    pub const TENANT: usize = 4;
-    pub const DEDUPE_KEY: usize = 5;
-    pub const PAYLOAD: usize = 6;
-    pub const PAYLOAD_BYTES: usize = 7;
-    pub const HEADERS: usize = 8;
-    pub const ATTEMPTS: usize = 9;
-    pub const MAX_ATTEMPTS: usize = 10;
-    pub const CREATED_AT: usize = 11;
-    pub const SEQ: usize = 12;
-}
+use crate::claimed::{ClaimedRow, column, messages_by_number};
 
 /// The messages of a claim.
 pub(super) fn claimed(rows: &[SqliteRow], worker: Uuid, claimed_at: i64) -> Result<Vec<ClaimedMessage>, sqlx::Error> {

@@ -15,8 +15,8 @@ async fn leases(scene: &OnMySql, count: usize) -> Vec<Lease> {
     scene.claim().await.iter().map(|message| message.lease).collect()
 }
 
-/// Runs each settling verb.
-async fn settle(store: &impl Store, verb: usize, leases: &[Lease]) -> Vec<bool> {
+/// Runs each settling verb; there are six.
+pub async fn settle(store: &impl Store, verb: usize, leases: &[Lease]) -> Vec<bool> {
     let error = || "no".to_owned();
     let done = |settled: Vec<Settled>| settled.into_iter().map(|settled| settled == Settled::Done).collect();
     let delay = Duration::from_secs(3_600);

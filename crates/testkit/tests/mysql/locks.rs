@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Purge, Release, Replay, Scope};
-use postrider::{Lease, Message, Settled, Store};
+use postrider::store::{ClaimOrder, ClaimRequest, Finished, Purge, Replay, Scope};
+use postrider::{Lease, Message, Store};
 use sqlx::{MySql, Transaction};
 use tokio::time::{sleep, timeout};
 
-use crate::scene::{LEASE, OnMySql, message, pool_in, purge, request};
+use crate::conflicts::settle;
+use crate::scene::{OnMySql, message, pool_in, purge, request};
 
 /// Every change of a row takes this long from now on, so that the transactions of the relay stay open.
 const SLOW: &str = "
@@ -164,24 +165,8 @@ async fn g1_two_producers_of_four_keys_do_not_deadlock() {
 /// Runs each verb that changes rows on the scene's eight leases or finished rows; answers how many it changed.
 async fn change(scene: &OnMySql, verb: usize, leases: &[Lease]) -> usize {
     let store = &scene.store;
-    let done = |settled: Vec<Settled>| settled.iter().filter(|settled| **settled == Settled::Done).count();
-    let (delay, error) = (LEASE, || "no".to_owned());
     match verb {
-        0 => done(store.ack(leases, Delivered::Keep).await.expect("acked")),
-        1 => done(store.ack(leases, Delivered::Delete).await.expect("acked")),
-        2 => {
-            let nacks: Vec<_> = leases.iter().map(|lease| Nack { lease: *lease, delay, error: error() }).collect();
-            done(store.nack(&nacks).await.expect("nacked"))
-        }
-        3 => {
-            let buries: Vec<_> = leases.iter().map(|lease| Bury { lease: *lease, error: error() }).collect();
-            done(store.bury(&buries).await.expect("buried"))
-        }
-        4 => {
-            let releases = leases.iter().map(|lease| Release { lease: *lease, delay, error: None });
-            done(store.release(&releases.collect::<Vec<_>>()).await.expect("released"))
-        }
-        5 => store.extend(leases, LEASE).await.expect("extended").iter().flatten().count(),
+        0..=5 => settle(store, verb, leases).await.into_iter().filter(|done| *done).count(),
         6 => usize::try_from(store.purge(&purge()).await.expect("purged")).expect("few"),
         7 => store.sweep(&Scope::all(), 1, 10).await.expect("swept").buried.len(),
         _ => {
