@@ -10,29 +10,37 @@
 //! | [`state`], [`lease`], [`retry`] | the life of a row, the right to publish it, and when to try again |
 //! | [`store`], [`doorbell`] | the seam to a database: batch verbs, and waking up |
 //! | [`sink`], [`outcome`] | the seam to a destination, and what it said of a message |
+//! | [`route`], [`breaker`] | which sink a message goes to, and leaving alone what is down |
 //! | [`dispatch`] | claims, publishes and settles until it is told to stop |
+//! | [`operate`] | the operator's verbs: count, look, replay, discard, examine |
 //! | [`outbox`] | the low-level API: claim a batch, ack or nack by id |
 
+pub mod breaker;
 pub mod dispatch;
 pub mod doorbell;
 pub mod json;
 pub mod lease;
 pub mod message;
 pub mod name;
+pub mod operate;
 pub mod outbox;
 pub mod outcome;
 pub mod retry;
+pub mod route;
 pub mod sink;
 pub mod state;
 pub mod store;
 pub mod trace;
 
-pub use dispatch::{BreakerConfig, ConfigError, Dispatcher, DispatcherBuilder, Ended};
+pub use breaker::{Breaker, BreakerConfig, Gate};
+pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs};
 pub use doorbell::{Armed, Doorbell};
 pub use lease::{Lease, RowAddress};
 pub use message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
+pub use operate::Operator;
 pub use outcome::{Outcome, PublishError};
 pub use retry::{ExponentialBackoff, RetryPolicy};
+pub use route::{Destination, Route, Router};
 pub use sink::{Sink, callback};
 pub use state::State;
 pub use store::{ClaimedMessage, Payload, Scope, Settled, Store, StoreError, StoreErrorKind};

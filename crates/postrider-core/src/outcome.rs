@@ -19,6 +19,14 @@ pub enum Outcome {
     },
     /// The destination will never take the message; it becomes dead at once.
     Reject(String),
+    /// Nothing was sent, because the destination has no room or is left alone for a while. The message is given back
+    /// with its attempt and comes again after the wait, so this costs it nothing however often it happens.
+    Busy {
+        /// When to come again.
+        after: Duration,
+        /// What the destination waits for.
+        why: String,
+    },
     /// Nobody knows whether the destination has the message; it is tried again.
     Unknown(String),
 }
@@ -36,6 +44,7 @@ impl Outcome {
             Self::Duplicate => "duplicate",
             Self::Retry { .. } => "retry",
             Self::Reject(_) => "reject",
+            Self::Busy { .. } => "busy",
             Self::Unknown(_) => "unknown",
         }
     }

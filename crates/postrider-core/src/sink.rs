@@ -18,6 +18,13 @@ pub trait Sink: Send + Sync + 'static {
         1
     }
 
+    /// Only messages for which this is the same share a batch. A sink that leads to several others keeps their
+    /// messages apart by it.
+    fn batch_key(&self, message: &ClaimedMessage) -> u64 {
+        let _ = message;
+        0
+    }
+
     /// Publishes a batch and answers one outcome per message, in the same order. A message that fails
     /// fails alone.
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome>;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::breaker::Gate;
 use super::hand::trusted_until;
 use super::shared::Shared;
+use crate::breaker::Gate;
 use crate::doorbell::{Armed, Doorbell};
 use crate::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, Lane, StoreError};
 
@@ -28,7 +28,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut failures = shared.pauses();
     while !shared.stop.is_cancelled() {
         match claimer.round().await {
-            Ok(()) => failures = shared.pauses(),
+            Ok(()) => {
+                shared.pulse.looked();
+                failures = shared.pauses();
+            }
             Err(_) => {
                 let pause = failures.next().unwrap_or_default();
                 shared.unless_stopped(sleep(pause)).await;

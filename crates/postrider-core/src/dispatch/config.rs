@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Dispatcher;
-use super::breaker::BreakerConfig;
+use super::{Dispatcher, Pulse};
+use crate::breaker::BreakerConfig;
 use crate::retry::{ExponentialBackoff, Randomness, RetryPolicy, system_randomness};
 use crate::sink::Sink;
 use crate::store::{Delivered, LARGEST_CLAIM, Scope, Store};
@@ -254,7 +254,7 @@ impl DispatcherBuilder {
         config.sweep_interval = self.sweep_interval.unwrap_or(lease / 2);
         config.max_attempts = i32::try_from(self.max_attempts).unwrap_or(i32::MAX);
         check(&config, self.backoff)?;
-        Ok(Dispatcher { store: self.store, sink: self.sink, config })
+        Ok(Dispatcher { store: self.store, sink: self.sink, config, pulse: Pulse::new() })
     }
 }
 

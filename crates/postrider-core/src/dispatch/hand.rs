@@ -83,24 +83,35 @@ impl Hand {
         self.work.notify_one();
     }
 
-    /// Takes rows to publish, as many batches of at most `size` as there are `calls` free. Rows whose lease is no
-    /// longer trusted stay behind for the keeper to give back.
-    pub fn take(&self, calls: usize, size: usize, now: Instant) -> Vec<Vec<ClaimedMessage>> {
+    /// Takes rows to publish, as many batches of at most `size` as there are `calls` free; rows share a batch if their
+    /// `key` is the same. Rows whose lease is no longer trusted stay behind for the keeper to give back.
+    pub fn take(
+        &self,
+        calls: usize,
+        size: usize,
+        key: impl Fn(&ClaimedMessage) -> u64,
+        now: Instant,
+    ) -> Vec<Vec<ClaimedMessage>> {
         let mut inner = self.lock();
-        let mut batches = Vec::new();
-        while batches.len() < calls {
-            let mut batch = Vec::new();
-            while batch.len() < size && inner.waiting.front().is_some_and(|row| now < row.trusted_until) {
-                let Some(Waiting { message, asked, trusted_until }) = inner.waiting.pop_front() else { break };
-                inner
-                    .flights
-                    .insert((message.id, message.attempts), Flight { lease: message.lease, asked, trusted_until });
-                batch.push(message);
-            }
-            if batch.is_empty() {
+        let mut batches: Vec<Vec<ClaimedMessage>> = Vec::new();
+        // Where the batch is that is being filled for each key.
+        let mut open: HashMap<u64, usize> = HashMap::new();
+        while let Some(row) = inner.waiting.front().filter(|row| now < row.trusted_until) {
+            let key = key(&row.message);
+            let room = open.get(&key).copied().filter(|at| batches[*at].len() < size);
+            if room.is_none() && batches.len() == calls {
                 break;
             }
-            batches.push(batch);
+            let Some(Waiting { message, asked, trusted_until }) = inner.waiting.pop_front() else { break };
+            let flight = Flight { lease: message.lease, asked, trusted_until };
+            inner.flights.insert((message.id, message.attempts), flight);
+            match room {
+                Some(at) => batches[at].push(message),
+                None => {
+                    open.insert(key, batches.len());
+                    batches.push(vec![message]);
+                }
+            }
         }
         batches
     }

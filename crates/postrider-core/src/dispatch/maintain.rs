@@ -93,5 +93,6 @@ async fn purge(shared: &Shared, finished: Finished, age: Option<Duration>) {
 async fn count(shared: &Shared) {
     if let Ok(stats) = shared.call("stats", shared.store.stats(&shared.config.scope)).await {
         shared.metrics.stats(&stats);
+        shared.pulse.counted(stats);
     }
 }

@@ -14,7 +14,6 @@
 //! It fails towards a repeat, never towards a loss: whatever is not settled when the process or the database
 //! dies is claimed again once its lease has run out.
 
-mod breaker;
 mod claim;
 mod config;
 mod hand;
@@ -22,6 +21,7 @@ mod keep;
 mod maintain;
 mod observe;
 mod publish;
+mod pulse;
 mod settle;
 mod shared;
 
@@ -33,12 +33,13 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use breaker::BreakerConfig;
 pub use config::{
     ConfigError, DEFAULT_BATCH_SIZE, DEFAULT_CONCURRENCY, DEFAULT_LEASE, DEFAULT_LONGEST_RETRY_AFTER,
     DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_BYTES, DEFAULT_POLL_INTERVAL, DEFAULT_PUBLISH_TIMEOUT, DEFAULT_SHUTDOWN_GRACE,
     DispatcherBuilder,
 };
+
+pub use pulse::{Pulse, Signs};
 
 use self::config::Config;
 use self::shared::Shared;
@@ -50,6 +51,7 @@ pub struct Dispatcher {
     store: Arc<dyn Store>,
     sink: Arc<dyn Sink>,
     config: Config,
+    pulse: Pulse,
 }
 
 /// How a dispatcher ended.
@@ -72,6 +74,11 @@ impl Dispatcher {
         DispatcherBuilder::new(store, sink)
     }
 
+    /// Its signs of life, for health checks while it runs.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
     /// Runs until `stop` fires. Then it claims nothing more, gives back what it has not begun to publish, waits
     /// for what it has, settles, and returns. Dropping the future stops at once and leaves all to the leases.
     ///
@@ -81,7 +88,7 @@ impl Dispatcher {
     pub async fn run(self, stop: CancellationToken) -> Ended {
         let (grace, last_call) = (self.config.shutdown_grace, self.config.store_timeout);
         let stop = stop.child_token();
-        let shared = Arc::new(Shared::new(self.store, self.sink, self.config, stop.clone()));
+        let shared = Arc::new(Shared::new(self.store, self.sink, self.config, self.pulse, stop.clone()));
         let (finished, outcomes) = mpsc::unbounded_channel();
         let mut duties = Duties { tasks: Vec::new(), stop: stop.clone() };
         let settle = duties.begin(settle::run(shared.clone(), outcomes));

@@ -22,7 +22,10 @@ pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Fin
     let mut flights = JoinSet::new();
     while let Some(permit) = next_permit(&shared, &calls).await {
         let free = 1 + calls.available_permits();
-        let batches = if shared.is_shut() { Vec::new() } else { shared.hand.take(free, size, Instant::now()) };
+        let batches = match shared.is_shut() {
+            true => Vec::new(),
+            false => shared.hand.take(free, size, |message| shared.sink.batch_key(message), Instant::now()),
+        };
         if batches.is_empty() {
             drop(permit);
             tokio::select! {
@@ -59,6 +62,7 @@ async fn fly(
     let span = publish_span(&batch);
     let outcomes = publish(&shared, &batch).instrument(span).await;
     let took = started.elapsed();
+    shared.pulse.looked();
     for (message, outcome) in batch.into_iter().zip(outcomes) {
         shared.metrics.published(&outcome, took);
         let costs_attempt = shared.tell_breaker(message.id, &outcome);

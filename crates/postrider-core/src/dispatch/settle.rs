@@ -102,7 +102,7 @@ async fn settle(shared: &Shared, batch: &[Finished]) {
             shared,
             RELEASE,
             |releases| store.release(releases),
-            |_, _| metrics.released(1, "the sink is down")
+            |finished, _| metrics.released(1, if finished.costs_attempt { "busy" } else { "the sink is down" })
         ),
     );
 }
@@ -112,6 +112,10 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let (after, why) = match &finished.outcome {
         Outcome::Accepted | Outcome::Duplicate => return Verdict::Ack,
         Outcome::Reject(why) => return Verdict::Bury { error: error_text(why) },
+        Outcome::Busy { after, why } => {
+            let delay = (*after).min(config.longest_retry_after);
+            return Verdict::Release { delay, error: error_text(why) };
+        }
         Outcome::Retry { after, why } => (*after, why),
         Outcome::Unknown(why) => (None, why),
     };
@@ -162,7 +166,12 @@ impl<'a, T> Group<'a, T> {
         let mut pauses = shared.pauses();
         loop {
             let error = match shared.call(verb, write(&self.entries)).await {
-                Ok(answers) => return self.report(shared, verb, &answers, written),
+                Ok(answers) => {
+                    if verb != RELEASE {
+                        shared.pulse.settled();
+                    }
+                    return self.report(shared, verb, &answers, written);
+                }
                 Err(error) => error,
             };
             let over = Instant::now() >= give_up || shared.has_expired();

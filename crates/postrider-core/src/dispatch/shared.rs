@@ -10,10 +10,11 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::breaker::{Breaker, Gate};
 use super::config::Config;
 use super::hand::Hand;
 use super::observe::Metrics;
+use super::pulse::Pulse;
+use crate::breaker::{Breaker, Gate};
 use crate::outcome::Outcome;
 use crate::sink::Sink;
 use crate::store::{Store, StoreError, StoreErrorKind};
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub config: Config,
     pub hand: Hand,
     pub metrics: Metrics,
+    pub pulse: Pulse,
     /// Fires when the dispatcher shall stop.
     pub stop: CancellationToken,
     /// Fires when all is settled and the last duties may end.
@@ -37,12 +39,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(store: Arc<dyn Store>, sink: Arc<dyn Sink>, config: Config, stop: CancellationToken) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        sink: Arc<dyn Sink>,
+        config: Config,
+        pulse: Pulse,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             store,
             sink,
             hand: Hand::default(),
             metrics: Metrics::new(&config.name),
+            pulse,
             stop,
             retired: CancellationToken::new(),
             shut: Notify::new(),
@@ -97,12 +106,15 @@ impl Shared {
         let was_open = breaker.is_open();
         match outcome {
             Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => breaker.worked(),
+            // Nothing was sent, so nothing is known.
+            Outcome::Busy { .. } => false,
             Outcome::Retry { .. } | Outcome::Unknown(_) => breaker.failed(id, Instant::now()),
         };
         let is_open = breaker.is_open();
         drop(breaker);
         if was_open != is_open {
             self.metrics.breaker(is_open);
+            self.pulse.breaker(is_open);
         }
         if is_open {
             self.shut.notify_one();

@@ -1,0 +1,307 @@
+//! The breaker: while a sink is down, nothing is claimed and no message's attempts are spent.
+//!
+//! ```text
+//!             N messages failed, none worked          pause over and sink ready
+//!   closed ───────────────────────────────► open ───────────────────────────► trial
+//!     ▲                                      ▲                                  │
+//!     │                                      └───── the one message failed ─────┤
+//!     └──────────────────────────────────────────── it worked ──────────────────┘
+//! ```
+//!
+//! What fails while the breaker is not closed is given back with its attempt, so an outage of any length costs
+//! the backlog nothing. Failures are counted by message: one poisoned message that fails ten times is one.
+//!
+//! The dispatcher has one for its sink. A sink with many destinations may have one for each, and answer
+//! [`Outcome::Busy`](crate::Outcome::Busy) while it is not closed.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::outcome::Outcome;
+
+/// When to stop claiming because the sink is down, and how often to try it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// So many different messages must fail, with no success in between, before the breaker opens.
+    pub failures: u32,
+    /// How long the sink is left alone at first.
+    pub first_pause: Duration,
+    /// The pause doubles with each failed trial, up to this.
+    pub longest_pause: Duration,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self { failures: 10, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(30) }
+    }
+}
+
+/// What may be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// Go on as usual.
+    Open,
+    /// Leave the destination alone until then.
+    ShutUntil(Instant),
+    /// Ask the destination whether it is ready, and if so try one message.
+    Trial,
+}
+
+/// Whether a destination counts as down. See the module.
+#[derive(Debug)]
+pub struct Breaker {
+    config: BreakerConfig,
+    failed: HashSet<Uuid>,
+    open: Option<Pause>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
+impl Breaker {
+    /// A closed one.
+    pub fn new(config: BreakerConfig) -> Self {
+        Self { config, failed: HashSet::new(), open: None }
+    }
+
+    /// Whether the destination counts as down.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// What may be done now.
+    pub fn gate(&self, now: Instant) -> Gate {
+        match self.open {
+            None => Gate::Open,
+            Some(pause) if now < pause.until => Gate::ShutUntil(pause.until),
+            Some(_) => Gate::Trial,
+        }
+    }
+
+    /// The sink answered sensibly. Says whether the breaker closed by that.
+    pub fn worked(&mut self) -> bool {
+        self.failed.clear();
+        self.open.take().is_some()
+    }
+
+    /// A message failed, and so might any other. Says whether the breaker opened by that.
+    pub fn failed(&mut self, id: Uuid, now: Instant) -> bool {
+        if self.open.is_some() {
+            self.trial_failed(now);
+            return false;
+        }
+        self.failed.insert(id);
+        if self.failed.len() < self.config.failures as usize {
+            return false;
+        }
+        self.failed.clear();
+        self.open = Some(Pause { until: now + self.config.first_pause, length: self.config.first_pause });
+        true
+    }
+
+    /// The sink is still down: pause for twice as long. What fails during a pause was under way before it began.
+    pub fn trial_failed(&mut self, now: Instant) {
+        if let Some(pause) = self.open.filter(|pause| now >= pause.until) {
+            let length = (pause.length * 2).min(self.config.longest_pause);
+            self.open = Some(Pause { until: now + length, length });
+        }
+    }
+}
+
+/// A breaker for one of the destinations behind a sink. While it is not closed one message at a time goes through as
+/// a trial, and the others are answered [`Outcome::Busy`], so that an outage of one destination neither holds up the
+/// others nor costs its own backlog any attempts.
+#[derive(Debug)]
+pub struct Turnstile {
+    state: Mutex<Turn>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    breaker: Breaker,
+    trying: bool,
+}
+
+/// How long a message waits while another one is the trial.
+const TRIAL_WAIT: Duration = Duration::from_secs(1);
+
+impl Turnstile {
+    /// An open way, until failures shut it.
+    pub fn new(config: BreakerConfig) -> Self {
+        Self { state: Mutex::new(Turn { breaker: Breaker::new(config), trying: false }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the destination counts as down.
+    pub fn is_shut(&self) -> bool {
+        self.lock().breaker.is_open()
+    }
+
+    /// Lets a message through, or answers what to say of it instead.
+    pub fn enter(&self, id: Uuid) -> Result<Pass<'_>, Outcome> {
+        let now = Instant::now();
+        let mut turn = self.lock();
+        let trial = match turn.breaker.gate(now) {
+            Gate::Open => false,
+            Gate::Trial if !turn.trying => true,
+            Gate::Trial => return Err(busy(TRIAL_WAIT)),
+            Gate::ShutUntil(then) => return Err(busy(then - now)),
+        };
+        turn.trying |= trial;
+        drop(turn);
+        Ok(Pass { turnstile: self, id, trial, left: false })
+    }
+}
+
+fn busy(after: Duration) -> Outcome {
+    Outcome::Busy { after, why: "the destination is down and left alone for a while".into() }
+}
+
+/// Leave to publish one message. If it is dropped before an outcome was given, the publish was cut off and counts as
+/// failed.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    turnstile: &'a Turnstile,
+    id: Uuid,
+    trial: bool,
+    left: bool,
+}
+
+impl Pass<'_> {
+    /// Notes how the publish ended. A failed trial that sent nothing becomes [`Outcome::Busy`], because it costs no
+    /// attempt.
+    pub fn leave(mut self, outcome: Outcome) -> Outcome {
+        self.left = true;
+        let mut turn = self.turnstile.lock();
+        match &outcome {
+            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => turn.breaker.worked(),
+            Outcome::Retry { .. } | Outcome::Unknown(_) => turn.breaker.failed(self.id, Instant::now()),
+            Outcome::Busy { .. } => false,
+        };
+        let gate = turn.breaker.gate(Instant::now());
+        drop(turn);
+        match (outcome, gate) {
+            (Outcome::Retry { after, why }, Gate::ShutUntil(then)) if self.trial => {
+                let pause = then.saturating_duration_since(Instant::now());
+                Outcome::Busy { after: after.unwrap_or_default().max(pause), why }
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mut turn = self.turnstile.lock();
+        if !self.left {
+            turn.breaker.failed(self.id, Instant::now());
+        }
+        turn.trying &= !self.trial;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: BreakerConfig =
+        BreakerConfig { failures: 3, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(3) };
+
+    fn opened(now: Instant) -> Breaker {
+        let mut breaker = Breaker::new(CONFIG);
+        assert!(!breaker.failed(Uuid::from_u128(1), now));
+        assert!(!breaker.failed(Uuid::from_u128(2), now));
+        assert!(breaker.failed(Uuid::from_u128(3), now));
+        breaker
+    }
+
+    #[test]
+    fn one_message_that_fails_often_does_not_open_it() {
+        let mut breaker = Breaker::new(CONFIG);
+        for _ in 0..100 {
+            assert!(!breaker.failed(Uuid::from_u128(1), Instant::now()));
+        }
+        assert_eq!(breaker.gate(Instant::now()), Gate::Open);
+    }
+
+    #[test]
+    fn a_success_in_between_starts_the_count_again() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(CONFIG);
+        breaker.failed(Uuid::from_u128(1), now);
+        breaker.failed(Uuid::from_u128(2), now);
+        breaker.worked();
+        assert!(!breaker.failed(Uuid::from_u128(3), now));
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_its_bound_and_a_success_closes() {
+        let mut now = Instant::now();
+        let mut breaker = opened(now);
+        for seconds in [1, 2, 3, 3] {
+            let until = now + Duration::from_secs(seconds);
+            assert_eq!(breaker.gate(now), Gate::ShutUntil(until));
+            now = until;
+            assert_eq!(breaker.gate(now), Gate::Trial);
+            assert!(!breaker.failed(Uuid::from_u128(9), now));
+        }
+        assert!(breaker.worked());
+        assert_eq!(breaker.gate(now), Gate::Open);
+    }
+
+    #[test]
+    fn failures_of_what_was_under_way_do_not_lengthen_the_pause() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        breaker.failed(Uuid::from_u128(4), now);
+        assert_eq!(breaker.gate(now), Gate::ShutUntil(now + Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turnstile_lets_one_trial_through_and_gives_the_others_their_attempts_back() {
+        let turnstile = Turnstile::new(CONFIG);
+        for id in 1..=3 {
+            let pass = turnstile.enter(Uuid::from_u128(id)).expect("open");
+            assert_eq!(pass.leave(Outcome::retry("no")), Outcome::retry("no"), "what opens it costs an attempt");
+        }
+        assert!(turnstile.is_shut());
+        let refused = turnstile.enter(Uuid::from_u128(4)).expect_err("shut");
+        assert!(matches!(refused, Outcome::Busy { after, .. } if after == Duration::from_secs(1)), "{refused:?}");
+
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let trial = turnstile.enter(Uuid::from_u128(5)).expect("the trial");
+        assert!(matches!(turnstile.enter(Uuid::from_u128(6)), Err(Outcome::Busy { .. })), "one at a time");
+        let failed = trial.leave(Outcome::retry("still no"));
+        assert!(matches!(failed, Outcome::Busy { after, .. } if after == Duration::from_secs(2)), "{failed:?}");
+
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let trial = turnstile.enter(Uuid::from_u128(7)).expect("the next trial");
+        assert_eq!(trial.leave(Outcome::Accepted), Outcome::Accepted);
+        assert!(!turnstile.is_shut());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_publish_that_is_cut_off_counts_as_failed() {
+        let turnstile = Turnstile::new(CONFIG);
+        for id in 1..=3 {
+            drop(turnstile.enter(Uuid::from_u128(id)).expect("open"));
+        }
+        assert!(turnstile.is_shut());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(turnstile.enter(Uuid::from_u128(4)).expect("the trial"));
+        assert!(turnstile.enter(Uuid::from_u128(5)).is_err(), "the pause is longer now");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(turnstile.enter(Uuid::from_u128(5)).is_ok(), "the trial that was cut off bars nobody");
+    }
+}

@@ -1,0 +1,376 @@
+//! Routes: which sink a message goes to, and under which destination name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use wildmatch::WildMatch;
+
+use crate::breaker::{BreakerConfig, Turnstile};
+use crate::outcome::Outcome;
+use crate::sink::Sink;
+use crate::store::ClaimedMessage;
+
+/// How long a message waits that no route is for, before it is looked at again.
+const UNROUTED_WAIT: Duration = Duration::from_secs(30);
+
+/// What a message is called where it goes: a topic, a subject, a queue, an address.
+///
+/// Written as text: `orders` is fixed, `{topic}` is the message's topic, and `events.{namespace}.{topic}` is a
+/// template. A template begins with text of the operator's own, so that no message chooses a destination outside of
+/// it; its fields are `{namespace}`, `{topic}`, `{key}` and `{tenant}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(Field),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Namespace,
+    Topic,
+    Key,
+    Tenant,
+}
+
+impl Field {
+    const ALL: [(&'static str, Self); 4] =
+        [("namespace", Self::Namespace), ("topic", Self::Topic), ("key", Self::Key), ("tenant", Self::Tenant)];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, field)| *field == self).map_or("", |(name, _)| name)
+    }
+
+    fn of(self, message: &ClaimedMessage) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Namespace => Some(Cow::Borrowed(&message.namespace)),
+            Self::Topic => Some(Cow::Borrowed(&message.topic)),
+            Self::Key => message.key.as_deref().map(Cow::Borrowed),
+            Self::Tenant => message.tenant_id.map(|tenant| Cow::Owned(tenant.to_string())),
+        }
+    }
+}
+
+/// A destination was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum InvalidDestination {
+    #[error("the destination is empty; give a name, {{topic}} or a template")]
+    Empty,
+    #[error("the destination has no field {{{found}}}; use {{namespace}}, {{topic}}, {{key}} or {{tenant}}")]
+    UnknownField { found: String },
+    #[error("the destination has a brace without its partner; fields are written like {{topic}}")]
+    Brace,
+    #[error(
+        "the destination begins with a field, so a message could choose any destination; begin with text of your own, or use {{topic}} alone"
+    )]
+    NoPrefix,
+}
+
+impl FromStr for Destination {
+    type Err = InvalidDestination;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDestination> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            if at > 0 {
+                parts.push(Part::Text(rest[..at].to_owned()));
+            }
+            let inside = rest[at..].strip_prefix('{').ok_or(InvalidDestination::Brace)?;
+            let (name, after) = inside.split_once('}').ok_or(InvalidDestination::Brace)?;
+            let field = Field::ALL.iter().find(|(known, _)| *known == name);
+            let unknown = || InvalidDestination::UnknownField { found: name.chars().take(32).collect() };
+            parts.push(Part::Field(field.ok_or_else(unknown)?.1));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        match parts.as_slice() {
+            [] => Err(InvalidDestination::Empty),
+            [Part::Field(Field::Topic)] | [Part::Text(_), ..] => Ok(Self { parts }),
+            [Part::Field(_), ..] => Err(InvalidDestination::NoPrefix),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.iter().try_for_each(|part| match part {
+            Part::Text(text) => f.write_str(text),
+            Part::Field(field) => write!(f, "{{{}}}", field.name()),
+        })
+    }
+}
+
+impl Destination {
+    /// The text that every destination begins with; empty if it is the topic itself.
+    pub fn prefix(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Whether it is the same for all messages.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.parts.as_slice(), [Part::Text(_)])
+    }
+
+    /// The destination of a message. `encode` makes a field's value safe for where it is put, or refuses it; the error
+    /// says what is wrong with the message.
+    pub fn of<'a>(
+        &'a self,
+        message: &'a ClaimedMessage,
+        encode: impl Fn(&str) -> Result<Cow<'_, str>, String>,
+    ) -> Result<Cow<'a, str>, String> {
+        if let [Part::Text(fixed)] = self.parts.as_slice() {
+            return Ok(Cow::Borrowed(fixed));
+        }
+        let mut name = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => name.push_str(text),
+                Part::Field(field) => {
+                    let value = field.of(message);
+                    let value = value.ok_or_else(|| {
+                        format!("its destination needs the {}, and the message has none", field.name())
+                    })?;
+                    name.push_str(&encode(&value)?);
+                }
+            }
+        }
+        Ok(Cow::Owned(name))
+    }
+}
+
+/// One rule of a [`Router`]: messages that match go to a sink.
+pub struct Route {
+    namespace: WildMatch,
+    topic: WildMatch,
+    sink_name: String,
+    sink: Arc<dyn Sink>,
+}
+
+impl Route {
+    /// All messages to a sink. The name is the sink's in logs and errors; routes to sinks of one name share a breaker.
+    pub fn to(sink_name: impl Into<String>, sink: Arc<dyn Sink>) -> Self {
+        let all = WildMatch::new("*");
+        Self { namespace: all.clone(), topic: all, sink_name: sink_name.into(), sink }
+    }
+
+    /// Only messages of namespaces like this: `*` is any text and `?` any character.
+    pub fn namespace(mut self, pattern: &str) -> Self {
+        self.namespace = WildMatch::new(pattern);
+        self
+    }
+
+    /// Only messages of topics like this: `*` is any text and `?` any character.
+    pub fn topic(mut self, pattern: &str) -> Self {
+        self.topic = WildMatch::new(pattern);
+        self
+    }
+
+    fn matches(&self, message: &ClaimedMessage) -> bool {
+        self.namespace.matches(&message.namespace) && self.topic.matches(&message.topic)
+    }
+}
+
+/// A sink that hands each message to the sink of the first route that matches it.
+///
+/// If routes lead to several sinks, each has a breaker of its own: one that is down does not hold up the others, and
+/// its messages keep their attempts. A message that no route is for waits, with its attempts, until there is one.
+pub struct Router {
+    routes: Vec<Route>,
+    turnstiles: BTreeMap<String, Turnstile>,
+}
+
+impl Router {
+    /// A router over routes in their order of precedence.
+    pub fn new(routes: Vec<Route>, breaker: BreakerConfig) -> Self {
+        let mut turnstiles: BTreeMap<String, Turnstile> =
+            routes.iter().map(|route| (route.sink_name.clone(), Turnstile::new(breaker))).collect();
+        if turnstiles.len() < 2 {
+            // The dispatcher's own breaker minds a single sink.
+            turnstiles.clear();
+        }
+        Self { routes, turnstiles }
+    }
+
+    fn route(&self, message: &ClaimedMessage) -> Option<usize> {
+        self.routes.iter().position(|route| route.matches(message))
+    }
+}
+
+#[async_trait]
+impl Sink for Router {
+    fn max_batch(&self) -> usize {
+        self.routes.iter().map(|route| route.sink.max_batch()).max().unwrap_or(1)
+    }
+
+    fn batch_key(&self, message: &ClaimedMessage) -> u64 {
+        self.route(message).map_or(u64::MAX, |route| route as u64)
+    }
+
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        let Some(first) = batch.first() else { return Vec::new() };
+        let Some(route) = self.route(first).map(|at| &self.routes[at]) else {
+            metrics::counter!("postrider_unrouted_total").increment(batch.len() as u64);
+            tracing::warn!(namespace = first.namespace, topic = first.topic, "no route is for this message; it waits");
+            let why = "no route is for this message; add one".to_owned();
+            return vec![Outcome::Busy { after: UNROUTED_WAIT, why }; batch.len()];
+        };
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for part in batch.chunks(route.sink.max_batch().max(1)) {
+            match self.turnstiles.get(&route.sink_name) {
+                None => outcomes.extend(route.sink.publish(part).await),
+                Some(turnstile) => outcomes.extend(publish_through(turnstile, &*route.sink, part).await),
+            }
+        }
+        outcomes
+    }
+
+    /// Ready if any of its sinks is: the messages of the others are given back meanwhile.
+    async fn ready(&self) -> Result<(), String> {
+        let mut sinks: Vec<(&str, &Arc<dyn Sink>)> =
+            self.routes.iter().map(|route| (route.sink_name.as_str(), &route.sink)).collect();
+        sinks.dedup_by(|one, other| Arc::ptr_eq(one.1, other.1));
+        let answers = join_all(
+            sinks
+                .iter()
+                .map(|(name, sink)| async move { sink.ready().await.map_err(|why| format!("sink {name:?}: {why}")) }),
+        );
+        let answers = answers.await;
+        if answers.is_empty() || answers.iter().any(Result::is_ok) {
+            return Ok(());
+        }
+        Err(answers.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// Publishes what the turnstile lets through: all of a batch, or one message as a trial.
+async fn publish_through(turnstile: &Turnstile, sink: &dyn Sink, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+    let mut passes = Vec::with_capacity(batch.len());
+    let mut refused = None;
+    for message in batch {
+        match turnstile.enter(message.id) {
+            Ok(pass) => passes.push(pass),
+            Err(busy) => {
+                refused = Some(busy);
+                break;
+            }
+        }
+    }
+    let mut published = match passes.len() {
+        0 => Vec::new(),
+        through => sink.publish(&batch[..through]).await,
+    };
+    published.resize_with(passes.len(), || Outcome::Unknown("the sink gave no outcome for this message".into()));
+    let mut outcomes: Vec<Outcome> =
+        passes.into_iter().zip(published).map(|(pass, outcome)| pass.leave(outcome)).collect();
+    if let Some(busy) = refused {
+        outcomes.resize(batch.len(), busy);
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Lease, RowAddress};
+    use crate::sink::callback;
+    use crate::store::Payload;
+    use uuid::Uuid;
+
+    fn message(namespace: &str, topic: &str) -> ClaimedMessage {
+        let lease = Lease { id: Uuid::now_v7(), worker: Uuid::nil(), attempt: 1, address: RowAddress::default() };
+        ClaimedMessage::new(lease, namespace.into(), topic.into(), Payload::Json("{}".into()))
+    }
+
+    fn plain(value: &str) -> Result<Cow<'_, str>, String> {
+        Ok(Cow::Borrowed(value))
+    }
+
+    #[test]
+    fn a_destination_is_fixed_the_topic_or_a_template() {
+        let message = message("shop", "order.placed");
+        for (text, expected) in [
+            ("orders", "orders"),
+            ("{topic}", "order.placed"),
+            ("events.{namespace}.{topic}.v1", "events.shop.order.placed.v1"),
+        ] {
+            let destination: Destination = text.parse().expect(text);
+            assert_eq!(destination.of(&message, plain).expect(text), expected);
+            assert_eq!(destination.to_string(), text);
+        }
+        let keyed: Destination = "k.{key}".parse().expect("a template");
+        assert!(keyed.of(&message, plain).expect_err("no key").contains("needs the key"));
+    }
+
+    #[test]
+    fn a_message_cannot_choose_its_destination_freely() {
+        use InvalidDestination as E;
+        for (text, expected) in [
+            ("", E::Empty),
+            ("{key}", E::NoPrefix),
+            ("{tenant}.orders", E::NoPrefix),
+            ("{topic}.v1", E::NoPrefix),
+            ("orders.{Topic}", E::UnknownField { found: "Topic".into() }),
+            ("orders.{topic", E::Brace),
+            ("orders.topic}", E::Brace),
+        ] {
+            assert_eq!(text.parse::<Destination>(), Err(expected), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_route_that_matches_takes_the_message() {
+        let named = |name: &'static str| -> Arc<dyn Sink> {
+            Arc::new(callback(move |_| async move { Err::<(), _>(crate::PublishError::reject(name)) }))
+        };
+        let router = Router::new(
+            vec![
+                Route::to("a", named("a")).namespace("shop").topic("order.*"),
+                Route::to("b", named("b")).namespace("shop"),
+                Route::to("c", named("c")).topic("*.failed"),
+            ],
+            BreakerConfig::default(),
+        );
+        for (namespace, topic, expected) in
+            [("shop", "order.placed", "a"), ("shop", "cart", "b"), ("billing", "charge.failed", "c")]
+        {
+            let outcome = router.publish(&[message(namespace, topic)]).await;
+            assert_eq!(outcome, [Outcome::Reject(expected.into())], "{namespace} {topic}");
+        }
+        let outcome = router.publish(&[message("billing", "charge")]).await;
+        assert!(matches!(outcome.as_slice(), [Outcome::Busy { .. }]), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_sink_that_is_down_does_not_take_the_others_with_it() {
+        let down: Arc<dyn Sink> = Arc::new(callback(|_| async { Err::<(), _>("down") }));
+        let up: Arc<dyn Sink> = Arc::new(callback(|_| async { Ok::<(), crate::PublishError>(()) }));
+        let breaker = BreakerConfig { failures: 3, ..BreakerConfig::default() };
+        let router = Router::new(vec![Route::to("down", down).topic("d"), Route::to("up", up)], breaker);
+        for _ in 0..3 {
+            assert_eq!(router.publish(&[message("n", "d")]).await, [Outcome::retry("down")]);
+            assert_eq!(router.publish(&[message("n", "u")]).await, [Outcome::Accepted]);
+        }
+        let outcome = router.publish(&[message("n", "d")]).await;
+        assert!(matches!(outcome.as_slice(), [Outcome::Busy { .. }]), "{outcome:?}");
+        assert_eq!(router.publish(&[message("n", "u")]).await, [Outcome::Accepted]);
+        assert_eq!(router.ready().await, Ok(()));
+    }
+}

@@ -1,0 +1,203 @@
+//! Values in a configuration that are more than text: lengths of time with a unit, and secrets.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Lengths of time, written with their unit: `500ms`, `30s`, `5m`, `12h`, `7d`. Use it as `#[serde(with = …)]`.
+pub mod duration {
+    use super::{Deserialize, Deserializer, Duration, Error, Serializer};
+
+    const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+    /// Reads a length of time.
+    pub fn parse(text: &str) -> Result<Duration, String> {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let wrong = || {
+            format!(
+                "{text:?} is not a length of time; write a whole number and a unit, such as \"500ms\", \"30s\", \"5m\", \"12h\" or \"7d\""
+            )
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
+        number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
+    }
+
+    /// Writes a length of time so that it can be read again.
+    pub fn format(duration: Duration) -> String {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let unit = UNITS.iter().rev().find(|(_, unit)| millis >= *unit && millis % unit == 0);
+        let (name, unit) = unit.unwrap_or(&UNITS[1]);
+        format!("{}{name}", millis / unit)
+    }
+
+    /// For `#[serde(with = …)]`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = serde_json::Value::deserialize(deserializer)?;
+        match text {
+            serde_json::Value::String(text) => parse(&text).map_err(Error::custom),
+            serde_json::Value::Number(number) => Err(Error::custom(format!(
+                "{number} has no unit; write \"{number}ms\" or \"{number}s\", whichever you mean"
+            ))),
+            _ => Err(Error::custom("a length of time is text such as \"30s\"")),
+        }
+    }
+
+    /// For `#[serde(with = …)]`.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format(*duration))
+    }
+
+    /// For `#[serde(with = …)]` on an optional field.
+    pub mod option {
+        use super::{Deserializer, Duration, Serializer};
+
+        /// For `#[serde(with = …)]`.
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+            super::deserialize(deserializer).map(Some)
+        }
+
+        /// For `#[serde(with = …)]`.
+        pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+            match duration {
+                Some(duration) => super::serialize(duration, serializer),
+                None => serializer.serialize_none(),
+            }
+        }
+    }
+}
+
+/// A secret: text, or `{ env = "NAME" }`, or `{ file = "/run/secrets/name" }`. It is never printed.
+#[derive(Clone)]
+pub struct Secret {
+    value: SecretString,
+    in_plain_sight: bool,
+}
+
+impl Secret {
+    /// A secret from text.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self { value: SecretString::from(value.into()), in_plain_sight: false }
+    }
+
+    /// The secret itself. Do not print what this answers.
+    pub fn expose(&self) -> &str {
+        self.value.expose_secret()
+    }
+
+    /// Whether it stands in the configuration itself rather than in a file or variable of its own.
+    pub fn is_in_plain_sight(&self) -> bool {
+        self.in_plain_sight
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("<secret>")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SecretVisitor)
+    }
+}
+
+/// Its errors never repeat what was given, because that may be the secret.
+struct SecretVisitor;
+
+const HOW: &str = "a secret is text, { env = \"NAME\" } or { file = \"/path\" }";
+
+impl<'de> Visitor<'de> for SecretVisitor {
+    type Value = Secret;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HOW)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
+        Ok(Secret { in_plain_sight: true, ..Secret::new(text) })
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
+        Err(E::custom(HOW))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
+        Err(E::custom(HOW))
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Secret, E> {
+        Err(E::custom(HOW))
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
+        Err(E::custom(HOW))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Secret, A::Error> {
+        let (Some((place, name)), None) = (map.next_entry::<String, String>()?, map.next_key::<String>()?) else {
+            return Err(A::Error::custom(HOW));
+        };
+        let read = match place.as_str() {
+            "env" => std::env::var(&name).map_err(|_| format!("the environment variable {name} is not set")),
+            "file" => std::fs::read_to_string(PathBuf::from(&name))
+                .map_err(|error| format!("the file {name} cannot be read: {error}")),
+            _ => Err(HOW.to_owned()),
+        };
+        let value = read.map_err(A::Error::custom)?;
+        // Files end with a line break that is no part of the secret.
+        Ok(Secret::new(value.trim_end_matches(['\r', '\n'])))
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "secret".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "secret" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_have_units() {
+        for (text, millis) in
+            [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("12h", 43_200_000), ("7d", 604_800_000)]
+        {
+            let parsed = duration::parse(text).expect(text);
+            assert_eq!(parsed, Duration::from_millis(millis));
+            assert_eq!(duration::format(parsed), text);
+        }
+        for text in ["", "5", "s", "5 sec", "-5s", "1.5s", "5S", "99999999999999999999s", "999999999999999999d"] {
+            assert!(duration::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn s16_a_secret_is_not_printed() {
+        let secret = Secret::new("canary");
+        assert!(!format!("{secret:?}").contains("canary"));
+        let wrong = serde_json::from_str::<Secret>(r#"{"canary": "canary"}"#).expect_err("no such place");
+        assert!(!wrong.to_string().contains("canary"), "{wrong}");
+        let wrong = serde_json::from_str::<Secret>("4711").expect_err("not text");
+        assert!(!wrong.to_string().contains("4711"), "{wrong}");
+    }
+}
