@@ -5,6 +5,8 @@
 //! file under `sql/<dialect>/`, rendered once from validated names in [`names`] and `statements`.
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod any;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod claimed;
 #[cfg_attr(not(all(feature = "memory", feature = "sqlite")), allow(dead_code))]
 mod clock;
@@ -31,6 +33,8 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "memory"))]
 const LANES_PER_CLAIM: usize = 64;
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use any::{AnyStore, Connect};
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
 #[cfg(feature = "memory")]
 pub use memory::{MemoryStore, MemoryTransaction};

@@ -16,6 +16,11 @@ pub(super) fn is_lock_timeout(number: u16) -> bool {
     number == 1205
 }
 
+/// Access denied: by name, to a database, without a password, by a plugin that is not there or another protocol.
+pub(crate) fn is_login(number: u16) -> bool {
+    matches!(number, 1044 | 1045 | 1275 | 1524 | 1698)
+}
+
 /// Sorts a driver's error for a producer.
 pub(super) fn for_producer(number: Option<u16>, source: impl Into<DriverError>) -> EnqueueError {
     match number {
@@ -25,7 +30,7 @@ pub(super) fn for_producer(number: Option<u16>, source: impl Into<DriverError>) 
 }
 
 /// The number of an sqlx error, if the database sent one.
-pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
+pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
 }
@@ -49,12 +54,18 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
         (_, Some(1665)) => {
             "the server logs statements, not rows, which does not go with READ COMMITTED: set binlog_format to ROW or MIXED"
         }
+        (_, Some(number)) if is_login(number) => "the database refused the login; check user, password and host",
         (StoreErrorKind::Unavailable, _) => "the database cannot be reached or written; it is tried again",
         (StoreErrorKind::Conflict, _) => "the database could not serialise the transaction; it is tried again",
         (StoreErrorKind::Schema, _) => "the outbox's table is missing or differs; run the migrations",
         _ => "the database refused the statement; see the error below it",
     };
-    StoreError::new(kind, format!("{verb} failed: {advice}")).with_source(error)
+    let failed = StoreError::new(kind, format!("{verb} failed: {advice}"));
+    match number {
+        // The server's text names the user.
+        Some(number) if is_login(number) => failed,
+        _ => failed.with_source(error),
+    }
 }
 
 fn kind_of(number: u16) -> StoreErrorKind {

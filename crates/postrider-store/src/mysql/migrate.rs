@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
 
 use super::error::for_relay;
 use super::statements::render;
-use crate::migration::{Migration, refuse_newer};
+use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
 const MIGRATIONS: [Migration; 2] = [
@@ -22,6 +22,12 @@ const MIGRATIONS: [Migration; 2] = [
 
 /// The version of the schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// The version with the table of turns, which are filled in after it.
+const FIRST: i32 = 1;
+
+/// Ends a statement for the programs of the servers; a test looks that no statement holds it.
+const DELIMITER: &str = "$$";
 
 /// Stands between the statements of a version.
 const BETWEEN: &str = "\n-- next statement\n";
@@ -44,6 +50,43 @@ pub fn script(names: &Names) -> Vec<String> {
     }
     script.push(render(names, TURNS, &[]));
     script
+}
+
+/// [`script`] as one text for the `mysql` and `mariadb` programs, which need to be told where a procedure ends.
+pub fn script_text(names: &Names) -> String {
+    delimited(&script(names))
+}
+
+/// Ends each statement with what none of them holds.
+fn delimited(statements: &[String]) -> String {
+    let statements = statements.iter().map(|statement| format!("{}\n{DELIMITER}\n", statement.trim_end()));
+    format!("delimiter {DELIMITER}\n{}delimiter ;\n", statements.collect::<String>())
+}
+
+/// What [`run`] would run now, each version as [`script_text`] writes it. Reads only.
+pub async fn pending(pool: &MySqlPool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+    let failed = |error| for_relay("read the schema's versions", error);
+    let mut connection = pool.acquire().await.map_err(failed)?;
+    let there: i64 = sqlx::query_scalar(
+        "select count(*) from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ?",
+    )
+    .persistent(false)
+    .bind(names.schema())
+    .bind(format!("{}migrations", names.prefix()))
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(failed)?;
+    let applied = if there > 0 { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
+    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let before = if there > 0 { String::new() } else { delimited(&[render(names, VERSIONS, &[])]) };
+    Ok(list(&MIGRATIONS, &applied, before, |migration| {
+        let mut all = statements(names, migration);
+        all.push(note(names, migration));
+        if migration.version == FIRST {
+            all.push(render(names, TURNS, &[]));
+        }
+        delimited(&all)
+    }))
 }
 
 /// The table of versions that were run.
@@ -134,4 +177,16 @@ async fn applied(connection: &mut MySqlConnection, names: &Names) -> Result<Vec<
 async fn turns(connection: &mut MySqlConnection, names: &Names) -> Result<i64, sqlx::Error> {
     let sql = render(names, "select count(*) from {turns}", &[]);
     sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_statement_holds_what_ends_it() {
+        let script = script(&Names::default());
+        assert!(script.len() > 4 && script.iter().all(|statement| !statement.contains(DELIMITER)));
+        assert_eq!(script_text(&Names::default()).matches(DELIMITER).count(), script.len() + 1);
+    }
 }

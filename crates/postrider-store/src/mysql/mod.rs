@@ -15,4 +15,5 @@ pub mod statements;
 mod store;
 mod types;
 
+pub(crate) use error::{is_login, number};
 pub use store::MySqlStore;

@@ -24,6 +24,7 @@ use super::statements::StoreStatements;
 use super::{check, migrate};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
+use crate::migration::Pending;
 use crate::names::Names;
 
 /// An outbox in a MySQL or MariaDB database, as a relay sees it. Cheap to clone.
@@ -33,8 +34,8 @@ use crate::names::Names;
 /// speak utf8mb4 is refused before its first statement, see [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub struct MySqlStore {
-    runner: Runner,
-    names: Names,
+    pub(super) runner: Runner,
+    pub(super) names: Names,
     statements: Arc<StoreStatements>,
 }
 
@@ -59,9 +60,34 @@ impl MySqlStore {
         migrate::run(&self.runner.pool, &self.names).await
     }
 
+    /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
+    pub(crate) async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::MySql>, sqlx::Error> {
+        self.runner.pool.begin().await
+    }
+
+    /// What went wrong with such a transaction.
+    pub(crate) fn failed(&self, error: sqlx::Error) -> StoreError {
+        for_relay("enqueue", error)
+    }
+
+    /// The names of the outbox in its database.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What [`migrate`](Self::migrate) would run now; writes nothing.
+    pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
+        migrate::pending(&self.runner.pool, &self.names).await
+    }
+
     /// The producer's side of the same outbox.
     pub fn outbox(&self) -> Outbox {
         Outbox::new(self.names.clone())
+    }
+
+    /// The connections, which the application may use too.
+    pub fn pool(&self) -> &MySqlPool {
+        &self.runner.pool
     }
 
     /// The statements it runs, for reviews and tests.

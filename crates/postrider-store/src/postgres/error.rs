@@ -9,6 +9,11 @@ pub(super) fn is_conflict(sqlstate: &str) -> bool {
     matches!(sqlstate, "40001" | "40P01" | "55P03")
 }
 
+/// Class 28: the login was refused.
+pub(crate) fn is_login(sqlstate: &str) -> bool {
+    sqlstate.starts_with("28")
+}
+
 /// Sorts a driver's error for a producer.
 pub(super) fn for_producer(sqlstate: Option<&str>, source: impl Into<DriverError>) -> EnqueueError {
     match sqlstate {
@@ -18,7 +23,7 @@ pub(super) fn for_producer(sqlstate: Option<&str>, source: impl Into<DriverError
 }
 
 /// The SQLSTATE of an sqlx error, if the database sent one.
-pub(super) fn sqlstate(error: &sqlx::Error) -> Option<String> {
+pub(crate) fn sqlstate(error: &sqlx::Error) -> Option<String> {
     error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
 }
 
@@ -41,12 +46,18 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
         (_, Some("26000")) => {
             "a transaction pooler seems to be in between: connect with statement_cache_capacity(0) and open the store with behind_pooler(true)"
         }
+        (_, Some(state)) if is_login(state) => "the database refused the login; check user, password and pg_hba.conf",
         (StoreErrorKind::Unavailable, _) => "the database cannot be reached; it is tried again",
         (StoreErrorKind::Conflict, _) => "the database could not serialise the statement; it is tried again",
         (StoreErrorKind::Schema, _) => "the outbox's table is missing or differs; run the migrations",
         _ => "the database refused the statement; see the error below it",
     };
-    StoreError::new(kind, format!("{verb} failed: {advice}")).with_source(error)
+    let failed = StoreError::new(kind, format!("{verb} failed: {advice}"));
+    match state {
+        // The server's text names the user.
+        Some(state) if is_login(&state) => failed,
+        _ => failed.with_source(error),
+    }
 }
 
 /// Classes 08, 53, 57P and 58 are about the server, not about us.

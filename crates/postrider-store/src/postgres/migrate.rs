@@ -9,7 +9,7 @@ use postrider_core::store::StoreError;
 
 use super::error::for_relay;
 use super::statements::{bell, render, schema};
-use crate::migration::{Migration, refuse_newer};
+use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
 const MIGRATIONS: [Migration; 2] = [
@@ -27,12 +27,44 @@ pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 /// The SQL of all versions, for teams that run their migrations with a tool of their own. It notes the versions as
 /// [`run`] does, so that the two go together.
 pub fn script(names: &Names) -> String {
-    let parts = MIGRATIONS.iter().map(|Migration { version, name, template }| {
-        let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
-        format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
-    });
+    let parts = MIGRATIONS.iter().map(|migration| text(names, migration));
     let versions = format!("create schema if not exists {{schema}};\n{VERSIONS}\n");
     std::iter::once(render(names, &versions, &[])).chain(parts).collect::<Vec<_>>().join("\n")
+}
+
+/// A version as SQL text, with its note.
+fn text(names: &Names, Migration { version, name, template }: &Migration) -> String {
+    let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
+    format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
+}
+
+/// What [`run`] would run now. Reads only.
+pub async fn pending(pool: &PgPool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+    let failed = |error| for_relay("read the schema's versions", error);
+    let mut transaction = pool.begin().await.map_err(failed)?;
+    let (schema_exists, table_exists) = there(&mut transaction, names).await.map_err(failed)?;
+    let applied = match table_exists {
+        true => applied(&mut transaction, names).await.map_err(failed)?,
+        false => Vec::new(),
+    };
+    transaction.rollback().await.map_err(failed)?;
+    refuse_newer(&applied, LATEST, &format!("schema {:?}", schema(names)))?;
+    let schema = if schema_exists { "" } else { "create schema {schema};\n" };
+    let before = if table_exists { String::new() } else { render(names, &format!("{schema}{VERSIONS}\n\n"), &[]) };
+    Ok(list(&MIGRATIONS, &applied, before, |migration| text(names, migration)))
+}
+
+/// Whether the schema and the table of versions are there.
+async fn there(connection: &mut PgConnection, names: &Names) -> Result<(bool, bool), sqlx::Error> {
+    sqlx::query_as(
+        "select exists (select from pg_namespace where nspname = $1), exists (select from pg_class \
+         where relname = $2 and relnamespace = (select oid from pg_namespace where nspname = $1))",
+    )
+    .persistent(false)
+    .bind(schema(names))
+    .bind(format!("{}migrations", names.prefix()))
+    .fetch_one(connection)
+    .await
 }
 
 /// The table of versions that were run.
@@ -79,11 +111,7 @@ async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::
 /// Makes the schema and the table of versions. `create schema if not exists` wants a privilege even when the
 /// schema is there, so it is looked for first.
 async fn prepare(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
-    let exists: bool = sqlx::query_scalar("select exists (select from pg_namespace where nspname = $1)")
-        .persistent(false)
-        .bind(schema(names))
-        .fetch_one(&mut *connection)
-        .await?;
+    let (exists, _) = there(connection, names).await?;
     let schema = if exists { "" } else { "create schema {schema};\n" };
     let template = format!("{schema}{VERSIONS}");
     sqlx::raw_sql(AssertSqlSafe(render(names, &template, &[]))).execute(connection).await?;

@@ -10,4 +10,5 @@ pub mod statements;
 mod store;
 mod types;
 
+pub(crate) use error::{is_login, sqlstate};
 pub use store::PostgresStore;

@@ -24,6 +24,7 @@ use super::statements::{LeaseStatement, StoreStatements, bell};
 use super::types::{Micros, address, address_text};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
+use crate::migration::Pending;
 use crate::names::Names;
 use crate::sql::Sql;
 
@@ -33,8 +34,8 @@ use crate::sql::Sql;
 /// and a dispatcher opens one more outside of the pool to listen on.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
-    runner: Runner,
-    names: Names,
+    pub(super) runner: Runner,
+    pub(super) names: Names,
     statements: Arc<StoreStatements>,
 }
 
@@ -58,9 +59,34 @@ impl PostgresStore {
         migrate::run(&self.runner.pool, &self.names).await
     }
 
+    /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
+    pub(crate) async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+        self.runner.pool.begin().await
+    }
+
+    /// What went wrong with such a transaction.
+    pub(crate) fn failed(&self, error: sqlx::Error) -> StoreError {
+        for_relay("enqueue", error)
+    }
+
+    /// The names of the outbox in its database.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What [`migrate`](Self::migrate) would run now; writes nothing.
+    pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
+        migrate::pending(&self.runner.pool, &self.names).await
+    }
+
     /// The producer's side of the same outbox.
     pub fn outbox(&self) -> Outbox {
         Outbox::new(self.names.clone()).behind_pooler(self.runner.behind_pooler)
+    }
+
+    /// The connections, which the application may use too.
+    pub fn pool(&self) -> &PgPool {
+        &self.runner.pool
     }
 
     /// The statements it runs, for reviews and tests.

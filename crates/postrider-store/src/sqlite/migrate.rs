@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection, SqlitePool};
 use super::error::for_relay;
 use super::settings;
 use super::statements::render;
-use crate::migration::{Migration, refuse_newer};
+use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
 const MIGRATIONS: [Migration; 1] =
@@ -21,11 +21,31 @@ pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 /// The SQL of all versions, for teams that run their migrations with a tool of their own. It notes the versions as
 /// [`run`] does, so that the two go together.
 pub fn script(names: &Names) -> String {
-    let parts = MIGRATIONS.iter().map(|Migration { version, name, template }| {
-        let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
-        format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
-    });
+    let parts = MIGRATIONS.iter().map(|migration| text(names, migration));
     std::iter::once(render(names, VERSIONS, &[])).chain(parts).collect::<Vec<_>>().join("\n")
+}
+
+/// A version as SQL text, with its note.
+fn text(names: &Names, Migration { version, name, template }: &Migration) -> String {
+    let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
+    format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
+}
+
+/// What [`run`] would run now. Reads only.
+pub async fn pending(pool: &SqlitePool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+    settings::names_are_plain(names)?;
+    let failed = |error| for_relay("read the schema's versions", error);
+    let mut connection = pool.acquire().await.map_err(failed)?;
+    let table = format!("{}migrations", names.prefix());
+    let there: bool = sqlx::query_scalar("select count(*) > 0 from sqlite_schema where type = 'table' and name = ?1")
+        .bind(table)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(failed)?;
+    let applied = if there { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
+    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let before = if there { String::new() } else { render(names, &format!("{VERSIONS}\n\n"), &[]) };
+    Ok(list(&MIGRATIONS, &applied, before, |migration| text(names, migration)))
 }
 
 /// The table of versions that were run.

@@ -27,6 +27,7 @@ use super::statements::{Padded, Step, StoreStatements};
 use super::types::{Bound, address, json, number, read_id};
 use crate::clock::{Clock, SystemClock, between, micros};
 use crate::enqueue::Outbox;
+use crate::migration::Pending;
 use crate::names::Names;
 
 /// How long a connection of [`SqliteStore::open`] waits for the write lock before it answers that the file is busy.
@@ -62,8 +63,8 @@ const ROW_BUFFER: usize = 1_024;
 /// process: then a message is picked up within about a millisecond of its commit, and otherwise within about ten.
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
-    runner: Runner,
-    names: Names,
+    pub(super) runner: Runner,
+    pub(super) names: Names,
     neighbours: Arc<Neighbours>,
 }
 
@@ -118,14 +119,22 @@ impl SqliteStore {
     /// mode, `synchronous=FULL`, and a busy time-out of five seconds. For others make a pool from
     /// [`pool_options`](Self::pool_options) and use [`new`](Self::new).
     pub async fn open_with(options: SqliteConnectOptions, names: Names) -> Result<Self, StoreError> {
+        Self::open_as(options.create_if_missing(true), names, CONNECTIONS).await
+    }
+
+    /// Opens a file that is made only if the options say so, with so many connections.
+    pub(crate) async fn open_as(
+        options: SqliteConnectOptions,
+        names: Names,
+        connections: u32,
+    ) -> Result<Self, StoreError> {
         settings::names_are_plain(&names)?;
         let options = options
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .row_buffer_size(ROW_BUFFER);
-        let connect = || Self::pool_options().max_connections(CONNECTIONS).connect_with(options.clone());
+        let connect = || Self::pool_options().max_connections(connections).connect_with(options.clone());
         // Who switches a new file to WAL mode is refused at once while others do the same, whatever the busy time-out.
         let pool = when_free(connect).await.map_err(|error| for_relay("open the file", error))?;
         let store = Self::new(pool, names);
@@ -150,6 +159,26 @@ impl SqliteStore {
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         self.runner.check_settings().await?;
         migrate::run(&self.runner.pool, &self.names).await
+    }
+
+    /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
+    pub(crate) async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
+        self.runner.pool.begin_with("begin immediate").await
+    }
+
+    /// What went wrong with such a transaction.
+    pub(crate) fn failed(&self, error: sqlx::Error) -> StoreError {
+        for_relay("enqueue", error)
+    }
+
+    /// The names of the outbox in its database.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What [`migrate`](Self::migrate) would run now; writes nothing.
+    pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
+        migrate::pending(&self.runner.pool, &self.names).await
     }
 
     /// The producer's side of the same outbox. It tells this store's sleeping dispatchers when a commit is near.
