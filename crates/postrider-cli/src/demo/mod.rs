@@ -1,6 +1,6 @@
 //! A shop that tells of every order, in one file and without a server. Read `shop.rs` first, then `relay.rs`.
 //!
-//! `cargo run -p quickstart` places orders, each with its message in the same transaction, while a relay delivers the
+//! `postrider demo` places orders, each with its message in the same transaction, while a relay delivers the
 //! messages to the terminal through a line that fails now and then. At the end it proves from the database and from
 //! what the terminal got that every committed order was delivered, and no other.
 
@@ -16,58 +16,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use postrider::{SqliteStore, Store};
 use tokio_util::sync::CancellationToken;
 
-use crate::progress::Progress;
-use crate::relay::Terminal;
-use crate::shop::Shop;
-
-const USAGE: &str = "usage: quickstart [--orders N] [--file PATH] [--quiet]
-  --orders N   how many orders to place (1000)
-  --file PATH  where the database goes; the file of an earlier run is begun anew (postrider-quickstart.db)
-  --quiet      do not print every message";
+use self::progress::Progress;
+use self::relay::Terminal;
+use self::shop::Shop;
 
 /// How long the relay may take for what is left when the shop has closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the program was asked to do.
-struct Options {
-    orders: u32,
-    file: PathBuf,
-    quiet: bool,
+/// What to show.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How many orders to place.
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub orders: u32,
+    /// Where the database goes; the file of an earlier run is begun anew.
+    #[arg(long, value_name = "PATH", default_value = "postrider-demo.db")]
+    pub file: PathBuf,
+    /// Do not print every message.
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
-#[tokio::main]
-async fn main() -> Result<()> {
-    let options = match read(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("{error}\n{USAGE}");
-            std::process::exit(2);
-        }
-    };
-    run(&options).await
-}
-
-fn read(arguments: impl IntoIterator<Item = String>) -> Result<Options> {
-    let mut options = Options { orders: 1_000, file: "postrider-quickstart.db".into(), quiet: false };
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
-        match argument.as_str() {
-            "--orders" => options.orders = value()?.parse().context("--orders needs a whole number")?,
-            "--file" => options.file = value()?.into(),
-            "--quiet" => options.quiet = true,
-            _ => bail!("{argument} is not known"),
-        }
-    }
-    anyhow::ensure!(options.orders > 0, "--orders needs at least one");
-    Ok(options)
-}
-
-async fn run(options: &Options) -> Result<()> {
+pub async fn run(options: &Options) -> Result<()> {
     begin_anew(options)?;
     let store = SqliteStore::open(&options.file).await.context("cannot open the database")?;
     store.migrate().await.context("cannot migrate the outbox")?;

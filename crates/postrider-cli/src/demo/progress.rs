@@ -8,9 +8,9 @@ use postrider::store::Scope;
 use postrider::{ClaimedMessage, SqliteStore, Store};
 use tokio_util::sync::CancellationToken;
 
-use crate::proof::percentile;
-use crate::relay::Terminal;
-use crate::shop::Shop;
+use super::proof::percentile;
+use super::relay::Terminal;
+use super::shop::Shop;
 
 /// Progress on a terminal, or as plain lines where there is none. Cheap to clone.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! The quickstart keeps what it promises, and its proof can fail.
+//! The demo keeps what it promises, and its proof can fail.
 
 use super::*;
 
@@ -52,14 +52,4 @@ async fn a_file_that_is_not_of_an_earlier_run_is_left_alone() -> Result<()> {
     assert!(run(&options).await.is_err_and(|error| error.to_string().contains("name another file")));
     assert_eq!(std::fs::read_to_string(&options.file)?, "my notes");
     Ok(())
-}
-
-#[test]
-fn wrong_usage_is_said() {
-    for words in [&["--orders"][..], &["--orders", "many"], &["--orders", "0"], &["--colour"]] {
-        assert!(read(words.iter().map(|word| (*word).to_owned())).is_err());
-    }
-    assert!(
-        read(["--orders", "5", "--quiet"].map(str::to_owned)).is_ok_and(|options| options.orders == 5 && options.quiet)
-    );
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::relay::Terminal;
-use crate::shop::Shop;
+use super::relay::Terminal;
+use super::shop::Shop;
 
 /// What was found. It exists only if every committed order arrived and no other did.
 pub struct Proof {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use postrider::{ClaimedMessage, ConfigError, Dispatcher, PublishError, SqliteStore, callback};
 
-use crate::progress::Progress;
+use super::progress::Progress;
 
 /// The destination, and its own notes of what arrived.
 #[derive(Default)]

@@ -1,0 +1,424 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use postrider_sinks::setting::{Secret, duration};
+use uuid::Uuid;
+
+use crate::demo;
+
+/// A transactional outbox: the relay that delivers its messages, and the operator's tool.
+#[derive(Debug, Parser)]
+#[command(name = "postrider", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 stopped with publishes under way.")]
+pub struct Arguments {
+    /// When to use colours.
+    #[arg(long = "color", alias = "colour", global = true, value_name = "WHEN", default_value = "auto")]
+    pub colour: Colour,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // there is one of it
+pub enum Command {
+    /// Deliver messages until told to stop.
+    Run(Run),
+    /// Bring the database's schema up to date.
+    Migrate(Migrate),
+    /// Write a message, or one per line of standard input.
+    Enqueue(Enqueue),
+    /// Show what waits, runs and is dead.
+    Status(Status),
+    /// Look at dead messages, put them back, or give them up for good.
+    #[command(subcommand)]
+    Dead(Dead),
+    /// Delete finished messages of a certain age.
+    Purge(Purge),
+    /// Show what operators did: replays, discards, purges.
+    Audit(Audit),
+    /// Examine databases and sinks for what is wrong, slow or fragile.
+    Doctor(Doctor),
+    /// Ask a running relay how it is, by its admin endpoint; fails if it is not well.
+    Health(Health),
+    /// Check the configuration, or show what can be configured.
+    #[command(subcommand)]
+    Config(Config),
+    /// Show it all on SQLite, without any server: a shop, a failing line, and a proof at the end.
+    Demo(demo::Options),
+    /// Print a script for the shell that completes commands.
+    Completions { shell: Shell },
+    /// Print the manual page, or write one per command into a directory.
+    Man {
+        /// Where to write the pages.
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// Which database a command is about.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Database")]
+pub struct Target {
+    /// The database: postgres://…, mysql://… or sqlite:PATH. Better given by the variable if it holds a password.
+    #[arg(long, value_name = "URL", env = "POSTRIDER_DATABASE_URL", hide_env_values = true, value_parser = secret)]
+    pub database_url: Option<Secret>,
+    /// The configuration file.
+    #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Which source of the configuration, if it has several.
+    #[arg(long, short, value_name = "NAME", conflicts_with = "database_url")]
+    pub source: Option<String>,
+    /// The schema of the outbox, with --database-url.
+    #[arg(long, value_name = "NAME", requires = "database_url")]
+    pub schema: Option<String>,
+}
+
+fn secret(text: &str) -> Result<Secret, String> {
+    Ok(Secret::new(text))
+}
+
+fn time(text: &str) -> Result<i64, String> {
+    crate::output::parse_time(text)
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub target: Target,
+    /// Where messages go, instead of the configuration's sinks and routes: `stdout`, or an http(s) address.
+    #[arg(long, value_name = "SINK", requires = "database_url")]
+    pub sink: Option<String>,
+    /// Bring the schema up to date first.
+    #[arg(long)]
+    pub migrate: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Migrate {
+    #[command(flatten)]
+    pub target: Target,
+    /// Print the SQL that would be run, and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the SQL that gives roles the rights they need, and run nothing.
+    #[arg(long)]
+    pub print_grants: bool,
+    /// With --print-grants, the role of applications.
+    #[arg(long, value_name = "ROLE", default_value = "postrider_producer", requires = "print_grants")]
+    pub producer: String,
+    /// With --print-grants, the role of `postrider run`.
+    #[arg(long, value_name = "ROLE", default_value = "postrider_relay", requires = "print_grants")]
+    pub relay: String,
+    /// With --print-grants, the role of the other commands.
+    #[arg(long, value_name = "ROLE", default_value = "postrider_operator", requires = "print_grants")]
+    pub operator: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Enqueue {
+    #[command(flatten)]
+    pub target: Target,
+    /// The producer's namespace.
+    #[arg(long, short)]
+    pub namespace: String,
+    /// The topic.
+    #[arg(long, short)]
+    pub topic: String,
+    /// The ordering and partition key.
+    #[arg(long, short)]
+    pub key: Option<String>,
+    /// The tenant.
+    #[arg(long)]
+    pub tenant: Option<Uuid>,
+    /// At most one message with this key is written.
+    #[arg(long, conflicts_with = "lines")]
+    pub dedupe_key: Option<String>,
+    /// A header; may be given several times.
+    #[arg(long = "header", short = 'H', value_name = "NAME=VALUE", value_parser = header)]
+    pub headers: Vec<(String, String)>,
+    /// Deliver after this time, such as 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub delay: Option<Duration>,
+    /// How often it is tried, instead of the relay's number.
+    #[arg(long, value_name = "N")]
+    pub max_attempts: Option<u32>,
+    /// Send the payload byte for byte with this content type instead of as JSON.
+    #[arg(long, value_name = "TYPE", conflicts_with = "lines")]
+    pub content_type: Option<String>,
+    /// One message per line of standard input, each line a JSON payload.
+    #[arg(long, conflicts_with_all = ["payload", "file"])]
+    pub lines: bool,
+    /// Read the payload from a file; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    pub file: Option<PathBuf>,
+    /// The payload, as JSON.
+    #[arg(required_unless_present_any = ["lines", "file"])]
+    pub payload: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a header is NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Show it again and again.
+    #[arg(long, short)]
+    pub watch: bool,
+    /// With --watch, how often.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "2s")]
+    pub every: Duration,
+    /// Leave delivered messages out, which take time to count where there are millions.
+    #[arg(long)]
+    pub no_delivered: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whose messages.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Which messages")]
+pub struct Scope {
+    /// Of this namespace; may be given several times.
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Vec<String>,
+    /// Of this tenant.
+    #[arg(long, value_name = "UUID")]
+    pub tenant: Option<Uuid>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Dead {
+    /// List dead messages, those that died first before the others.
+    List(DeadList),
+    /// Show a message with its headers and payload.
+    Show(DeadShow),
+    /// Put dead messages back to be delivered, with all their attempts. A dry run without --yes.
+    Replay(DeadReplay),
+    /// Delete dead messages. A dry run without --yes.
+    Discard(DeadDiscard),
+}
+
+/// Which dead messages.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Which messages")]
+pub struct Filter {
+    /// With these ids.
+    #[arg(value_name = "ID")]
+    pub ids: Vec<Uuid>,
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Of this topic.
+    #[arg(long, short, value_name = "NAME")]
+    pub topic: Option<String>,
+    /// Of this key.
+    #[arg(long, short, value_name = "KEY")]
+    pub key: Option<String>,
+    /// That died since then: 2h (ago), or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub since: Option<i64>,
+    /// That died before then.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub until: Option<i64>,
+    /// Whose error contains this text.
+    #[arg(long, short, value_name = "TEXT")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadList {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub filter: Filter,
+    /// The most messages to list.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: usize,
+    /// Print JSON lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadShow {
+    #[command(flatten)]
+    pub target: Target,
+    /// The message.
+    pub id: Uuid,
+    /// Do not show the payload.
+    #[arg(long)]
+    pub no_payload: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether to act.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Doing it")]
+pub struct Consent {
+    /// Do it. Without this it is only said what would be done.
+    #[arg(long)]
+    pub yes: bool,
+    /// Do it if exactly so many messages match, and nothing otherwise.
+    #[arg(long, value_name = "N", conflicts_with = "yes")]
+    pub confirm: Option<u64>,
+    /// Who you are, for the audit table; your user and host name unless given.
+    #[arg(long = "as", value_name = "NAME", env = "POSTRIDER_OPERATOR")]
+    pub who: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadReplay {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub filter: Filter,
+    /// All dead messages.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub consent: Consent,
+    /// The most messages to put back per second; as fast as it goes unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// The most messages to put back.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadDiscard {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub filter: Filter,
+    /// All dead messages.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub consent: Consent,
+    /// The most messages to delete.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Purge {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Which finished messages.
+    #[arg(long, value_enum, default_value = "delivered")]
+    pub state: Finished,
+    /// Those that finished at least so long ago, such as 7d.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub older_than: Duration,
+    #[command(flatten)]
+    pub consent: Consent,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The two ways for a message to be finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Finished {
+    Delivered,
+    Dead,
+}
+
+#[derive(Debug, Args)]
+pub struct Audit {
+    #[command(flatten)]
+    pub target: Target,
+    /// The most entries, the newest first.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u32,
+    /// Print JSON lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub target: Target,
+    /// Fail for warnings as well.
+    #[arg(long)]
+    pub strict: bool,
+    /// Show what is in order, too.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Health {
+    /// The configuration file, for the address of the endpoint.
+    #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The address of the endpoint, instead of the configuration's.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Option<SocketAddr>,
+    /// Ask whether databases and sinks answer, and not only whether there is progress.
+    #[arg(long)]
+    pub ready: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Check the configuration file and the environment.
+    Check {
+        /// The configuration file.
+        #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+        config: Option<PathBuf>,
+    },
+    /// Print what can be configured, as Markdown.
+    Reference,
+    /// Print a configuration file to start from.
+    Example,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,294 @@
+//! `postrider dead`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use postrider::operate::{Change, Filter, LARGEST_CHANGE, Operator, REPLAYED, Record};
+use postrider::store::Payload;
+use serde_json::{Value, json};
+
+use super::Decision;
+use crate::args::{self, Colour, Dead, DeadDiscard, DeadList, DeadReplay, DeadShow};
+use crate::exit::Failure;
+use crate::output::{self, line, messages, plain, short_time, time};
+
+/// How many messages a dry run shows.
+const SHOWN: u32 = 10;
+
+pub async fn run(dead: Dead, colour: Colour) -> Result<ExitCode, Failure> {
+    let coloured = output::is_coloured(colour);
+    match dead {
+        Dead::List(list) => self::list(list, coloured).await,
+        Dead::Show(show) => self::show(show).await,
+        Dead::Replay(replay) => self::replay(replay, coloured).await,
+        Dead::Discard(discard) => self::discard(discard, coloured).await,
+    }
+}
+
+impl args::Filter {
+    fn to_store(&self) -> Filter {
+        Filter {
+            scope: self.scope.to_store(),
+            topic: self.topic.clone(),
+            key: self.key.clone(),
+            ids: Some(self.ids.clone()).filter(|ids| !ids.is_empty()),
+            since_micros: self.since,
+            until_micros: self.until,
+            error: self.error.clone(),
+        }
+    }
+
+    /// The filter of something that changes messages: it says which, or that all are meant.
+    fn to_change(&self, all: bool) -> Result<Filter, Failure> {
+        let filter = self.to_store();
+        match (filter == Filter::default(), all) {
+            (true, false) => Err(Failure::usage(
+                "which messages? Give ids or a filter such as --topic, --since or --error, or --all",
+            )),
+            (false, true) => Err(Failure::usage("--all and a filter contradict each other; give one of them")),
+            _ => Ok(filter),
+        }
+    }
+}
+
+async fn list(arguments: DeadList, coloured: bool) -> Result<ExitCode, Failure> {
+    let opened = arguments.target.open().await?;
+    let operator = opened.store.operator();
+    let filter = arguments.filter.to_store();
+    let (mut after, mut listed) = (None, 0);
+    let mut records = Vec::new();
+    while listed < arguments.limit {
+        let limit = u32::try_from(arguments.limit - listed).unwrap_or(u32::MAX).min(LARGEST_CHANGE);
+        let page = operator.dead(&filter, after, limit).await?;
+        let Some(last) = page.last() else { break };
+        (after, listed) = (Some(last.position()), listed + page.len());
+        match arguments.json {
+            true => page.iter().try_for_each(|record| output::json(&as_json(record, false)))?,
+            false => records.extend(page),
+        }
+    }
+    if !arguments.json {
+        print_list(&records, coloured)?;
+        let all = operator.count_dead(&filter).await?;
+        if all > listed as u64 {
+            line(&format!("{listed} of {}; --limit shows more", messages(all)))?;
+        }
+    }
+    Ok(super::done())
+}
+
+fn print_list(records: &[Record], coloured: bool) -> Result<(), Failure> {
+    if records.is_empty() {
+        return line("no dead messages");
+    }
+    let mut table = output::table(&["died", "id", "namespace", "topic", "key", "attempts", "error"], coloured);
+    for record in records {
+        table.add_row(vec![
+            output::cell(&short_time(record.updated_at_micros)),
+            output::cell(&record.id.to_string()),
+            output::cell(&plain(&record.namespace)),
+            output::cell(&plain(&record.topic)),
+            output::cell(&plain(record.key.as_deref().unwrap_or(""))),
+            output::number(record.attempts),
+            output::cell(&shortened(&plain(record.last_error.as_deref().unwrap_or("")))),
+        ]);
+    }
+    line(&table.to_string())
+}
+
+/// An error's beginning; `dead show` has all of it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+async fn show(arguments: DeadShow) -> Result<ExitCode, Failure> {
+    let opened = arguments.target.open().await?;
+    let record = opened.store.operator().message(arguments.id).await?;
+    let Some(record) = record else {
+        return Err(Failure::failed(format!("there is no message {}", arguments.id)));
+    };
+    if arguments.json {
+        output::json(&as_json(&record, !arguments.no_payload))?;
+        return Ok(super::done());
+    }
+    for (name, value) in lines_of(&record) {
+        line(&format!("{name:<14} {}", plain(&value)))?;
+    }
+    for (name, value) in &record.headers {
+        line(&format!("{:<14} {}: {}", "header", plain(name), plain(value)))?;
+    }
+    if !arguments.no_payload {
+        line(&format!("{:<14} {}", "payload", payload_text(&record)))?;
+    }
+    Ok(super::done())
+}
+
+fn lines_of(record: &Record) -> Vec<(&'static str, String)> {
+    let optional = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    let attempts = match record.max_attempts {
+        Some(allowed) => format!("{} of {allowed}", record.attempts),
+        None => record.attempts.to_string(),
+    };
+    vec![
+        ("id", record.id.to_string()),
+        ("state", record.state.as_str().to_owned()),
+        ("namespace", record.namespace.clone()),
+        ("topic", record.topic.clone()),
+        ("key", optional(record.key.clone())),
+        ("tenant", optional(record.tenant_id.map(|tenant| tenant.to_string()))),
+        ("dedupe key", optional(record.dedupe_key.clone())),
+        ("attempts", attempts),
+        ("replayed", record.headers.get(REPLAYED).map_or_else(|| "never".into(), |times| format!("{times} times"))),
+        ("error", optional(record.last_error.clone())),
+        ("created", time(record.created_at_micros)),
+        ("changed", time(record.updated_at_micros)),
+        ("next attempt", time(record.next_attempt_at_micros)),
+        ("locked by", optional(record.locked_by.map(|worker| worker.to_string()))),
+        ("locked until", optional(record.locked_until_micros.map(time))),
+        ("delivered", optional(record.delivered_at_micros.map(time))),
+    ]
+}
+
+fn payload_text(record: &Record) -> String {
+    match &record.payload {
+        Some(Payload::Json(text)) => {
+            let value: Result<Value, _> = serde_json::from_str(text);
+            value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| plain(text))
+        }
+        Some(Payload::Bytes(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) => plain(text),
+            Err(_) => format!("{} bytes; --json prints them in base64", bytes.len()),
+        },
+        None => "-".into(),
+    }
+}
+
+fn as_json(record: &Record, with_payload: bool) -> Value {
+    let mut value = json!({
+        "id": record.id,
+        "state": record.state.as_str(),
+        "namespace": record.namespace,
+        "topic": record.topic,
+        "key": record.key,
+        "tenant": record.tenant_id,
+        "dedupe_key": record.dedupe_key,
+        "attempts": record.attempts,
+        "max_attempts": record.max_attempts,
+        "last_error": record.last_error,
+        "headers": record.headers,
+        "created_at": time(record.created_at_micros),
+        "updated_at": time(record.updated_at_micros),
+        "next_attempt_at": time(record.next_attempt_at_micros),
+        "delivered_at": record.delivered_at_micros.map(time),
+        "locked_by": record.locked_by,
+        "locked_until": record.locked_until_micros.map(time),
+    });
+    if with_payload {
+        match &record.payload {
+            Some(Payload::Json(text)) => value["payload"] = serde_json::from_str(text).unwrap_or(Value::Null),
+            Some(Payload::Bytes(bytes)) => {
+                use base64::Engine as _;
+                value["payload_base64"] = base64::engine::general_purpose::STANDARD.encode(bytes).into();
+            }
+            None => {}
+        }
+    }
+    value
+}
+
+async fn replay(arguments: DeadReplay, coloured: bool) -> Result<ExitCode, Failure> {
+    let filter = arguments.filter.to_change(arguments.all)?;
+    let opened = arguments.target.open().await?;
+    let operator = opened.store.operator();
+    let work = Work { verb: "replayed", filter, limit: arguments.limit, rate: arguments.rate, json: arguments.json };
+    work.carry_out(&*operator, &arguments.consent, coloured, |change| {
+        let operator = operator.clone();
+        async move { operator.replay(&change).await }
+    })
+    .await
+}
+
+async fn discard(arguments: DeadDiscard, coloured: bool) -> Result<ExitCode, Failure> {
+    let filter = arguments.filter.to_change(arguments.all)?;
+    let opened = arguments.target.open().await?;
+    let operator = opened.store.operator();
+    let work = Work { verb: "discarded", filter, limit: arguments.limit, rate: None, json: arguments.json };
+    work.carry_out(&*operator, &arguments.consent, coloured, |change| {
+        let operator = operator.clone();
+        async move { operator.discard(&change).await }
+    })
+    .await
+}
+
+/// Something to do to dead messages, in chunks.
+struct Work {
+    verb: &'static str,
+    filter: Filter,
+    limit: Option<u64>,
+    rate: Option<u32>,
+    json: bool,
+}
+
+/// How often per second a limited rate gives leave.
+const TICKS: u32 = 10;
+
+impl Work {
+    async fn carry_out<C>(
+        &self,
+        operator: &dyn Operator,
+        consent: &args::Consent,
+        coloured: bool,
+        change: impl Fn(Change) -> C,
+    ) -> Result<ExitCode, Failure>
+    where
+        C: Future<Output = Result<Vec<uuid::Uuid>, postrider::StoreError>>,
+    {
+        let matching = operator.count_dead(&self.filter).await?;
+        let found = matching.min(self.limit.unwrap_or(u64::MAX));
+        let decision = consent.decide(found);
+        if decision == Decision::DryRun && !self.json && found > 0 {
+            let shown = u32::try_from(found).unwrap_or(u32::MAX).min(SHOWN);
+            print_list(&operator.dead(&self.filter, None, shown).await?, coloured)?;
+        }
+        let mut changed = 0;
+        if decision == Decision::Act {
+            let who = consent.who();
+            let bar = output::progress(found, self.verb);
+            let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
+            // Those that died first come first, so the number that was found covers them all, and a message that dies
+            // again meanwhile is not replayed for ever.
+            while changed < found {
+                let chunk = match self.rate {
+                    None => LARGEST_CHANGE,
+                    Some(rate) => self.leave(rate, &mut ticks).await,
+                };
+                let limit = u32::try_from(found - changed).unwrap_or(u32::MAX).min(chunk);
+                let ids = change(Change { who: who.clone(), filter: self.filter.clone(), limit }).await?;
+                changed += ids.len() as u64;
+                bar.set_position(changed);
+                if ids.is_empty() {
+                    break;
+                }
+            }
+            bar.finish_and_clear();
+        }
+        super::tell(self.json, decision, found, changed, self.verb, &json!({}))?;
+        super::code(decision, found)
+    }
+
+    /// Waits for the next leave at a rate per second, and says for how many messages it is.
+    async fn leave(&self, rate: u32, ticks: &mut tokio::time::Interval) -> u32 {
+        // Below one message per tick, several ticks make one.
+        let (chunk, every) = match rate / TICKS {
+            0 => (1, TICKS.div_ceil(rate)),
+            chunk => (chunk, 1),
+        };
+        for _ in 0..every {
+            ticks.tick().await;
+        }
+        chunk
+    }
+}

@@ -1,0 +1,82 @@
+//! `postrider doctor`.
+
+use std::process::ExitCode;
+
+use comfy_table::Color;
+use postrider::operate::{Finding, Severity};
+use serde_json::json;
+
+use crate::args::{Colour, Doctor};
+use crate::exit::Failure;
+use crate::output::{self, line, plain};
+use crate::config::Source;
+use crate::target::{self, Missing};
+
+pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure> {
+    let mut examined: Vec<(String, Vec<Finding>)> = Vec::new();
+    for (name, source) in arguments.target.sources()? {
+        let findings = match examine(&source).await {
+            Ok(findings) => findings,
+            Err(error) => {
+                let fix = "see that the address, the name, the password and the network are right";
+                vec![Finding::problem("unreachable", error.to_string(), fix)]
+            }
+        };
+        examined.push((format!("source {name}"), findings));
+    }
+    if arguments.target.database_url.is_none() {
+        examined.extend(crate::relay::examine_sinks(&target::load(arguments.target.config.as_deref())?).await?);
+    }
+    print(&examined, &arguments, output::is_coloured(colour))?;
+    let worst = examined.iter().flat_map(|(_, findings)| findings).map(|finding| finding.severity).max();
+    let limit = if arguments.strict { Severity::Warning } else { Severity::Problem };
+    Ok(match worst {
+        Some(worst) if worst >= limit => ExitCode::FAILURE,
+        _ => super::done(),
+    })
+}
+
+async fn examine(source: &Source) -> Result<Vec<Finding>, Failure> {
+    let store = target::connect(source, Missing::Refuse).await?;
+    store.ping().await?;
+    Ok(store.examine().await?)
+}
+
+fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool) -> Result<(), Failure> {
+    if arguments.json {
+        let all = examined.iter().map(|(what, findings)| json!({ "examined": what, "findings": findings }));
+        return output::json(&all.collect::<Vec<_>>());
+    }
+    for (what, findings) in examined {
+        let shown: Vec<&Finding> = findings
+            .iter()
+            .filter(|finding| arguments.verbose || finding.severity > Severity::Fine)
+            .collect();
+        let fine = findings.iter().filter(|finding| finding.severity == Severity::Fine).count();
+        line(&format!("{what}: {fine} of {} checks are fine", findings.len()))?;
+        for finding in shown {
+            let (word, colour) = match finding.severity {
+                Severity::Fine => ("fine", Color::Green),
+                Severity::Warning => ("warning", Color::Yellow),
+                Severity::Problem => ("problem", Color::Red),
+            };
+            line(&format!("  {} {}: {}", painted(word, colour, coloured), finding.name, plain(&finding.what)))?;
+            if let Some(fix) = &finding.fix {
+                line(&format!("      {}", plain(fix)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn painted(word: &str, colour: Color, coloured: bool) -> String {
+    let code = match colour {
+        Color::Red => 31,
+        Color::Green => 32,
+        _ => 33,
+    };
+    match coloured {
+        true => format!("\u{1b}[{code}m{word}\u{1b}[0m"),
+        false => word.to_owned(),
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether the relay makes progress, and whether what it needs answers.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::generation::{Generation, Line};
+use crate::config::Admin;
+use crate::exit::with_causes;
+use crate::output::span;
+
+/// How long a database or a sink may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long an answer about readiness holds, so that many who ask do not burden the databases.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The generation in force. Cheap to clone.
+#[derive(Clone)]
+pub struct Current {
+    generation: Arc<RwLock<Arc<Generation>>>,
+    readiness: Arc<Mutex<Option<(Instant, Answer)>>>,
+}
+
+/// An answer to a health check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub good: bool,
+    pub body: Value,
+}
+
+impl Current {
+    pub fn new(generation: Arc<Generation>) -> Self {
+        Self { generation: Arc::new(RwLock::new(generation)), readiness: Arc::default() }
+    }
+
+    pub fn generation(&self) -> Arc<Generation> {
+        self.generation.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn replace(&self, generation: Arc<Generation>) {
+        *self.generation.write().unwrap_or_else(PoisonError::into_inner) = generation;
+    }
+
+    /// Whether every source makes progress.
+    pub fn health(&self) -> Answer {
+        let generation = self.generation();
+        let sources: Vec<(bool, Value)> =
+            generation.lines.iter().map(|line| progress(line, &generation.config.admin)).collect();
+        let good = sources.iter().all(|(good, _)| *good);
+        let sources: Vec<Value> = sources.into_iter().map(|(_, source)| source).collect();
+        Answer { good, body: json!({ "healthy": good, "sources": sources }) }
+    }
+
+    /// Whether every database and every sink answers.
+    pub async fn readiness(&self) -> Answer {
+        let mut last = self.readiness.lock().await;
+        if let Some((asked, answer)) = &*last
+            && asked.elapsed() < FRESH
+        {
+            return answer.clone();
+        }
+        let generation = self.generation();
+        let databases = join_all(generation.lines.iter().map(|line| async {
+            let answer = timeout(PATIENCE, line.store.ping()).await;
+            let why = match answer {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(with_causes(&error)),
+                Err(_) => Some(no_answer()),
+            };
+            (line.name.clone(), why)
+        }));
+        let sinks = join_all(generation.sinks.bound().into_iter().map(|(name, sinks)| async move {
+            let answers = join_all(sinks.iter().map(|sink| timeout(PATIENCE, sink.ready()))).await;
+            let answers: Vec<Result<(), String>> =
+                answers.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(no_answer()))).collect();
+            // A sink that leads to several places answers if one of them does.
+            let why = match answers.iter().any(Result::is_ok) {
+                true => None,
+                false => answers.into_iter().find_map(Result::err),
+            };
+            (name, why)
+        }));
+        let (databases, sinks) = tokio::join!(databases, sinks);
+        let good = databases.iter().chain(&sinks).all(|(_, why)| why.is_none());
+        let list = |answers: Vec<(String, Option<String>)>| -> Vec<Value> {
+            answers.into_iter().map(|(name, why)| json!({ "name": name, "ready": why.is_none(), "why": why })).collect()
+        };
+        let body = json!({ "ready": good, "sources": list(databases), "sinks": list(sinks) });
+        let answer = Answer { good, body };
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+fn no_answer() -> String {
+    format!("no answer within {}", span(PATIENCE))
+}
+
+/// Red when the loop is stuck, or the oldest due message is too old while nothing gets settled.
+fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
+    let Some(signs) = line.pulse().map(|pulse| pulse.signs()) else {
+        let waited = line.since.elapsed();
+        let good = waited < limits.stalled_after;
+        let why = format!("the database has not answered since the start, {} ago", span(waited));
+        return (good, json!({ "name": line.name, "healthy": good, "why": why }));
+    };
+    let oldest_due = signs.stats.map_or(Duration::ZERO, |(stats, counted)| match stats.due {
+        0 => Duration::ZERO,
+        _ => stats.oldest_due + counted,
+    });
+    let why = if signs.looked > limits.stalled_after {
+        Some(format!("the database was last looked at with success {} ago", span(signs.looked)))
+    } else if oldest_due > limits.oldest_due_limit && signs.settled > limits.oldest_due_limit {
+        Some(format!(
+            "the oldest due message has waited for {}, and none was settled for {}",
+            span(oldest_due),
+            span(signs.settled)
+        ))
+    } else {
+        None
+    };
+    let stats = signs.stats.map(|(stats, _)| stats).unwrap_or_default();
+    let body = json!({
+        "name": line.name,
+        "healthy": why.is_none(),
+        "why": why,
+        "looked_seconds_ago": signs.looked.as_secs_f64(),
+        "settled_seconds_ago": signs.settled.as_secs_f64(),
+        "sink_down": signs.breaker_open,
+        "due": stats.due,
+        "dead": stats.dead,
+        "oldest_due_seconds": oldest_due.as_secs_f64(),
+    });
+    (why.is_none(), body)
+}

@@ -1,0 +1,149 @@
+//! `postrider run`: the relay as a program.
+//!
+//! A *generation* is everything that one configuration asks for: stores, sinks, routes and a dispatcher per source. A
+//! reload checks the new configuration and starts a new generation when the old one has drained; a configuration that
+//! is refused changes nothing.
+
+mod admin;
+mod generation;
+mod health;
+mod service;
+mod signals;
+mod sinks;
+mod telemetry;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use postrider::operate::Finding;
+
+use self::generation::{Generation, Start};
+use self::signals::{Signal, Signals};
+use crate::args::Run;
+use crate::config::{self, Config};
+use crate::exit::{self, Failure};
+use crate::target;
+
+/// Runs until it is told to stop.
+pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
+    let loaded = load(&arguments)?;
+    let config = loaded.config;
+    let telemetry = telemetry::start(&config)?;
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let mut signals = Signals::listen()?;
+    // Whoever asks for a stop before all is ready gets it.
+    let started = tokio::select! {
+        started = Generation::start(&config, Start::First) => Arc::new(started?),
+        signal = signals.stop() => {
+            tracing::info!(?signal, "told to stop while starting");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let current = health::Current::new(started);
+    let admin = admin::serve(&config.admin, current.clone(), telemetry.metrics.clone()).await?;
+    service::ready();
+    let watchdog = tokio::spawn(service::watch(current.clone()));
+    let mut now = config;
+    loop {
+        match signals.next().await {
+            Signal::Reload => reload(&arguments, &mut now, &current, &telemetry).await,
+            Signal::Stop(number) => {
+                tracing::info!(signal = number, "stopping: what has not started is given back, what has is waited for");
+                break;
+            }
+        }
+    }
+    service::stopping();
+    watchdog.abort();
+    signals.end_at_once_on_the_next();
+    let abandoned = current.generation().stop().await;
+    admin.abort();
+    telemetry.flush().await;
+    Ok(match abandoned {
+        0 => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let grace = now.relay.shutdown_grace;
+            tracing::error!(abandoned, ?grace, "stopped with publishes under way; they come again when their leases end");
+            ExitCode::from(exit::ABANDONED)
+        }
+    })
+}
+
+fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
+    let mut loaded = match (&arguments.target.database_url, &arguments.sink) {
+        (Some(url), Some(sink)) => {
+            let mut config = config::from_flags(url.clone(), sink).map_err(|why| Failure::usage(why.to_string()))?;
+            config.source.values_mut().for_each(|source| source.schema.clone_from(&arguments.target.schema));
+            config::Loaded { config, warnings: Vec::new() }
+        }
+        (Some(_), None) => return Err(Failure::usage("where to? Give --sink stdout or --sink https://…")),
+        _ => target::load_quietly(arguments.target.config.as_deref())?,
+    };
+    let config = &mut loaded.config;
+    if let Some(wanted) = &arguments.target.source {
+        if !config.source.contains_key(wanted) {
+            return Err(Failure::usage(format!("the configuration has no source {wanted:?}")));
+        }
+        config.source.retain(|name, _| name == wanted);
+    }
+    config.source.values_mut().for_each(|source| source.migrate |= arguments.migrate);
+    check(config)?;
+    Ok(loaded)
+}
+
+/// Checks a configuration as far as it can be done without asking databases and destinations.
+pub fn check(config: &Config) -> Result<(), Failure> {
+    if !config.source.values().any(|source| source.enabled) {
+        return Err(Failure::usage("there is no source to take messages from; give --database-url and --sink, or --config"));
+    }
+    sinks::Sinks::make(config).and_then(|sinks| generation::routers(config, &sinks).map(|_| ())).map_err(Failure::usage)
+}
+
+/// Examines every sink of a configuration.
+pub async fn examine_sinks(config: &Config) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
+    let sinks = sinks::Sinks::make(config).map_err(Failure::usage)?;
+    generation::routers(config, &sinks).map_err(Failure::usage)?;
+    Ok(sinks.examine(config).await)
+}
+
+/// Takes over a new configuration, if it is good.
+async fn reload(arguments: &Run, now: &mut Config, current: &health::Current, telemetry: &telemetry::Telemetry) {
+    service::reloading();
+    let done = try_reload(arguments, now, current, telemetry).await;
+    let result = if done.is_ok() { "done" } else { "refused" };
+    metrics::counter!("postrider_reloads_total", "result" => result).increment(1);
+    match done {
+        Ok(abandoned) => tracing::info!(abandoned, "the new configuration is in force"),
+        Err(failure) => tracing::error!("the reload is refused and nothing has changed: {failure}"),
+    }
+    service::ready();
+}
+
+async fn try_reload(
+    arguments: &Run,
+    now: &mut Config,
+    current: &health::Current,
+    telemetry: &telemetry::Telemetry,
+) -> Result<usize, Failure> {
+    let loaded = load(arguments)?;
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let next = Generation::prepare(&loaded.config, Start::Reload).await?;
+    telemetry.set_level(&loaded.config.log)?;
+    if needs_restart(now, &loaded.config) {
+        tracing::warn!("changes of admin.listen, admin.enabled, log.format and trace take effect after a restart");
+    }
+    // The old dispatchers give their messages back before the new ones claim, so that nothing waits for a lease.
+    let abandoned = current.generation().stop().await;
+    current.replace(Arc::new(next.begin()));
+    *now = loaded.config;
+    Ok(abandoned)
+}
+
+fn needs_restart(old: &Config, new: &Config) -> bool {
+    (old.admin.listen, old.admin.enabled) != (new.admin.listen, new.admin.enabled)
+        || old.log.format != new.log.format
+        || old.trace.otlp_endpoint != new.trace.otlp_endpoint
+}

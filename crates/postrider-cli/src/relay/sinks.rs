@@ -1,0 +1,129 @@
+//! The sinks of a configuration, made once and bound to the destination of each route.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider::operate::Finding;
+use postrider::{Destination, Sink};
+use postrider_sinks::http::HttpClient;
+use postrider_sinks::stdout::StdoutSink;
+use tokio::time::timeout;
+
+use crate::config::{self, Config, Route, Source};
+use crate::output::span;
+
+/// How long a destination may take to answer when it is examined.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A sink before it is bound to a destination.
+enum Made {
+    Stdout(Arc<StdoutSink>),
+    Http { client: HttpClient, longest_publish: Duration },
+}
+
+/// All sinks, by their names.
+pub struct Sinks {
+    made: BTreeMap<String, Made>,
+    bound: Mutex<BTreeMap<String, Vec<Arc<dyn Sink>>>>,
+}
+
+impl Sinks {
+    /// Makes every sink; the error says which cannot be made.
+    pub fn make(config: &Config) -> Result<Self, String> {
+        let mut made = BTreeMap::new();
+        for (name, sink) in &config.sink {
+            let sink = match sink {
+                config::Sink::Stdout(_) => Made::Stdout(Arc::new(StdoutSink::new())),
+                config::Sink::Http(http) => {
+                    let client = HttpClient::new(name, http).map_err(|problem| format!("sink.{name}.{problem}"))?;
+                    Made::Http { client, longest_publish: http.longest_publish() }
+                }
+            };
+            made.insert(name.clone(), sink);
+        }
+        Ok(Self { made, bound: Mutex::default() })
+    }
+
+    /// The sink of a route, for messages of a source.
+    pub fn bind(&self, at: usize, route: &Route, source: &Source) -> Result<Arc<dyn Sink>, String> {
+        let said = |why: String| format!("route {} to {:?}: {why}", at + 1, route.sink);
+        let sink: Arc<dyn Sink> = match self.made.get(&route.sink) {
+            None => return Err(said("there is no such sink".into())),
+            Some(Made::Stdout(sink)) => sink.clone(),
+            Some(Made::Http { client, longest_publish }) => {
+                if source.publish_timeout <= *longest_publish {
+                    return Err(said(format!(
+                        "the source's publish_timeout of {} is not longer than the sink's timeout and patience together, {}; a request would be cut off and sent again",
+                        span(source.publish_timeout),
+                        span(*longest_publish)
+                    )));
+                }
+                let destination = route.destination.as_deref().ok_or_else(|| said("it needs a destination".into()))?;
+                let destination: Destination = destination.parse().map_err(|why| said(format!("{why}")))?;
+                Arc::new(client.sink(destination).map_err(|problem| said(problem.to_string()))?)
+            }
+        };
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.entry(route.sink.clone()).or_default().push(sink.clone());
+        Ok(sink)
+    }
+
+    /// The sinks that routes lead to, by their names.
+    pub fn bound(&self) -> BTreeMap<String, Vec<Arc<dyn Sink>>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether every destination answers, and at the sinks' limits.
+    pub async fn examine(&self, config: &Config) -> Vec<(String, Vec<Finding>)> {
+        let mut examined = Vec::new();
+        for (name, sinks) in self.bound() {
+            let mut findings = Vec::new();
+            for sink in sinks {
+                let answer = timeout(PATIENCE, sink.ready()).await;
+                findings.push(match answer.unwrap_or_else(|_| Err(format!("no answer within {}", span(PATIENCE)))) {
+                    Ok(()) => Finding::fine("sink-answers", "the destination answers"),
+                    Err(why) => Finding::problem(
+                        "sink-answers",
+                        format!("the destination does not answer: {why}"),
+                        "start it, mend its address in the route, or allow its network in the sink's allow_addresses",
+                    ),
+                });
+            }
+            findings.extend(self.limits(&name, config));
+            examined.push((format!("sink {name}"), findings));
+        }
+        let unused = self.made.keys().filter(|name| !self.bound().contains_key(*name)).cloned().collect::<Vec<_>>();
+        for name in unused {
+            let finding = Finding::warning("sink-unused", "no route leads to it", "add a route, or remove the sink");
+            examined.push((format!("sink {name}"), vec![finding]));
+        }
+        examined
+    }
+
+    /// Settings that work against each other.
+    fn limits(&self, name: &str, config: &Config) -> Vec<Finding> {
+        let Some(config::Sink::Http(http)) = config.sink.get(name) else { return Vec::new() };
+        let sources = config.source.iter().filter(|(_, source)| source.enabled && source.concurrency < http.concurrency);
+        let mut findings: Vec<Finding> = sources
+            .map(|(source, settings)| {
+                Finding::warning(
+                    "sink-limits",
+                    format!(
+                        "source {source:?} makes {} publish calls at a time, the sink allows {} to one origin: one slow origin can take them all",
+                        settings.concurrency, http.concurrency
+                    ),
+                    format!("raise source.{source}.concurrency, or lower sink.{name}.concurrency"),
+                )
+            })
+            .collect();
+        if http.signing_keys.is_empty() {
+            let fix = format!("give sink.{name}.signing_keys, so that receivers can tell your requests from others'");
+            findings.push(Finding::warning("sink-unsigned", "requests are not signed", fix));
+        }
+        if findings.is_empty() {
+            findings.push(Finding::fine("sink-limits", "time limits and concurrency fit the sources'"));
+        }
+        findings
+    }
+}

@@ -1,0 +1,124 @@
+//! Logs, metrics and traces of the relay.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_util::MetricKindMask;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::config::{Config, Log, LogFormat};
+use crate::exit::Failure;
+
+/// Gauges that nobody sets any more, because their source is gone, vanish after this time.
+const FORGET_GAUGES: Duration = Duration::from_secs(120);
+/// How often the recorder tidies up.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// Bounds of the histograms, in seconds.
+const BUCKETS: [f64; 16] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 300.0, 3_600.0];
+/// Libraries that would log what goes over the wire.
+const TALKATIVE: [&str; 7] = ["h2", "hyper", "hyper_util", "reqwest", "rustls", "sqlx", "opentelemetry"];
+
+/// What the relay tells of itself.
+pub struct Telemetry {
+    pub metrics: PrometheusHandle,
+    level: reload::Handle<EnvFilter, Registry>,
+    traces: Option<SdkTracerProvider>,
+}
+
+/// Begins to log, count and trace.
+pub fn start(config: &Config) -> Result<Telemetry, Failure> {
+    let (filter, level) = reload::Layer::new(filter(&config.log)?);
+    let traces = config.trace.otlp_endpoint.as_deref().map(exporter).transpose()?;
+    let spans = traces.as_ref().map(|provider| {
+        let publishes = tracing_subscriber::filter::Targets::new().with_target("postrider_core", tracing::Level::DEBUG);
+        tracing_opentelemetry::layer().with_tracer(provider.tracer("postrider")).with_filter(publishes)
+    });
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match config.log.format {
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+        LogFormat::Pretty => lines.with_ansi(is_terminal()).boxed(),
+    };
+    let lines = lines.with_filter(filter);
+    let registry = tracing_subscriber::registry().with(lines).with(spans);
+    registry.try_init().map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(Telemetry { metrics: recorder()?, level, traces })
+}
+
+fn is_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+fn filter(log: &Log) -> Result<EnvFilter, Failure> {
+    let refused = |error: &dyn std::error::Error| Failure::usage(format!("log.level: {error}"));
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| refused(&error))?;
+    TALKATIVE.iter().try_fold(filter, |filter, library| {
+        let quiet = format!("{library}=warn").parse();
+        Ok(filter.add_directive(quiet.map_err(|error: tracing_subscriber::filter::ParseError| refused(&error))?))
+    })
+}
+
+fn recorder() -> Result<PrometheusHandle, Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::failed(format!("metrics cannot be kept: {error}"));
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &BUCKETS)
+        .map_err(|error| failed(&error))?
+        .idle_timeout(MetricKindMask::GAUGE, Some(FORGET_GAUGES))
+        .install_recorder()
+        .map_err(|error| failed(&error))?;
+    metrics_process::Collector::default().describe();
+    metrics::describe_counter!("postrider_reloads_total", "Reloads of the configuration by result.");
+    metrics::describe_counter!("postrider_unrouted_total", "Publishes put off because no route is for the message.");
+    metrics::describe_gauge!("postrider_build_info", "1, with the version as a label.");
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            metrics::gauge!("postrider_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// Sends spans to a collector.
+fn exporter(endpoint: &str) -> Result<SdkTracerProvider, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("traces cannot be sent: {error}"));
+    let endpoint = endpoint.to_owned();
+    // Its client blocks and brings a runtime of its own, which must not be made on a thread of ours.
+    let exporter = std::thread::spawn(move || {
+        opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_headers(std::collections::HashMap::new())
+            .with_endpoint(endpoint)
+            .build()
+    });
+    let exporter = exporter.join().map_err(|_| failed(&"the exporter failed"))?.map_err(|error| failed(&error))?;
+    let resource = Resource::builder().with_service_name("postrider").build();
+    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
+}
+
+impl Telemetry {
+    /// Logs at another level from now on.
+    pub fn set_level(&self, log: &Log) -> Result<(), Failure> {
+        self.level.reload(filter(log)?).map_err(|error| Failure::failed(error.to_string()))
+    }
+
+    /// Sends what has not been sent yet.
+    pub async fn flush(self) {
+        if let Some(traces) = self.traces {
+            let sent = tokio::task::spawn_blocking(move || traces.shutdown()).await;
+            if let Ok(Err(error)) = sent {
+                tracing::warn!("the last traces were not sent: {error}");
+            }
+        }
+    }
+}
