@@ -1,0 +1,279 @@
+//! What an operator writes for a sink of type `http`, and every check of it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postrider_core::BreakerConfig;
+use reqwest::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::address::AllowList;
+use super::format::Source;
+use super::header::is_ours;
+use super::sign::Signer;
+use crate::problem::ConfigProblem;
+use crate::setting::{Secret, duration};
+
+/// How a message becomes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Format {
+    /// CloudEvents 1.0 in binary mode: the body is the payload, the attributes are `ce-…` headers.
+    #[default]
+    CloudeventsBinary,
+    /// CloudEvents 1.0 in structured mode: the body is one JSON document with attributes and payload, so that a signature
+    /// covers both.
+    CloudeventsStructured,
+    /// The body is the payload, and what belongs to it is in `postrider-…` headers.
+    Plain,
+}
+
+/// Webhooks. The route's destination is a URL such as `https://example.com/hooks` or
+/// `https://example.com/hooks/{tenant}`.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    /// How a message becomes a request: `cloudevents-binary`, `cloudevents-structured` or `plain`.
+    pub format: Format,
+    /// The `source` attribute of CloudEvents: a URI reference, in which `{namespace}`, `{topic}`, `{key}` and `{tenant}`
+    /// stand for the message's own. Source and id together name an event for good: do not change it lightly.
+    pub source: String,
+    /// Keys for Standard Webhooks signatures, `whsec_` and 24 to 64 bytes in base64. Each gives one signature, so that
+    /// receivers can be moved from one key to the next. None: requests are not signed.
+    pub signing_keys: Vec<Secret>,
+    /// Headers of every request, such as `authorization`. Their values are never printed.
+    pub headers: BTreeMap<String, Secret>,
+    /// The `user-agent` header.
+    pub user_agent: String,
+    /// How long finding, reaching and trusting the other side may take: DNS, TCP and TLS together.
+    #[serde(with = "duration")]
+    #[schemars(with = "String")]
+    pub connect_timeout: Duration,
+    /// How long a request may take with everything; it must be shorter than the dispatcher's publish time-out by more
+    /// than `patience`.
+    #[serde(with = "duration")]
+    #[schemars(with = "String")]
+    pub timeout: Duration,
+    /// How many bytes of an answer's body are read (and dropped) to keep the connection; of a longer one the connection is
+    /// closed.
+    pub response_limit: usize,
+    /// A file of PEM certificates that are trusted besides those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Networks that may be connected to although they are not public, such as `10.1.0.0/16` or `127.0.0.1`. All others
+    /// that are loopback, private, link-local or otherwise special are refused, whatever name leads to them.
+    pub allow_addresses: Vec<String>,
+    /// Whether `http://` may be used on public addresses. Within `allow_addresses` it always may.
+    pub allow_plain_http: bool,
+    /// The most requests under way to one origin (scheme, host and port).
+    pub concurrency: usize,
+    /// How long a message may wait for one of them. When it must expect to wait for longer it is given back at once, with
+    /// its attempt, so that a slow origin does not hold up the others.
+    #[serde(with = "duration")]
+    #[schemars(with = "String")]
+    pub patience: Duration,
+    /// After so many different messages failed at an origin, with no success in between, it is left alone for a while.
+    pub breaker_failures: u32,
+    /// How long an origin is left alone at first; the pause doubles with each failed trial.
+    #[serde(with = "duration")]
+    #[schemars(with = "String")]
+    pub breaker_first_pause: Duration,
+    /// The longest such pause.
+    #[serde(with = "duration")]
+    #[schemars(with = "String")]
+    pub breaker_longest_pause: Duration,
+    /// Status codes which say that the message was there already, such as 409 of a receiver that means it so.
+    pub duplicate_statuses: Vec<u16>,
+    /// Status codes after which a message is dead at once, besides 400, 410, 413, 414, 415, 422 and 431.
+    pub reject_statuses: Vec<u16>,
+    /// Status codes after which a message is tried again, even if it would be rejected otherwise.
+    pub retry_statuses: Vec<u16>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        let breaker = BreakerConfig::default();
+        Self {
+            format: Format::default(),
+            source: "/postrider/{namespace}".into(),
+            signing_keys: Vec::new(),
+            headers: BTreeMap::new(),
+            user_agent: concat!("postrider/", env!("CARGO_PKG_VERSION")).into(),
+            connect_timeout: Duration::from_secs(3),
+            timeout: Duration::from_secs(8),
+            response_limit: 64 * 1024,
+            ca_file: None,
+            allow_addresses: Vec::new(),
+            allow_plain_http: false,
+            concurrency: 8,
+            patience: Duration::from_millis(250),
+            breaker_failures: breaker.failures,
+            breaker_first_pause: breaker.first_pause,
+            breaker_longest_pause: breaker.longest_pause,
+            duplicate_statuses: Vec::new(),
+            reject_statuses: Vec::new(),
+            retry_statuses: Vec::new(),
+        }
+    }
+}
+
+/// Longer than any sensible publish time-out.
+const LONGEST: Duration = Duration::from_secs(3_600);
+const LARGEST_RESPONSE: usize = 16 * 1024 * 1024;
+const LARGEST_CONCURRENCY: usize = 1_024;
+
+impl HttpConfig {
+    /// Checks every field on its own and with the others. It reads no file and connects to nothing.
+    pub fn check(&self) -> Result<(), ConfigProblem> {
+        Source::new(&self.source)?;
+        Signer::new(&self.signing_keys)?;
+        AllowList::new(&self.allow_addresses)?;
+        self.check_headers()?;
+        self.check_times()?;
+        self.check_statuses()?;
+        within("response_limit", self.response_limit, 0, LARGEST_RESPONSE)?;
+        within("concurrency", self.concurrency, 1, LARGEST_CONCURRENCY)?;
+        within("breaker_failures", self.breaker_failures as usize, 1, 1_000_000)
+    }
+
+    /// The longest time a publish takes: the dispatcher's publish time-out must be longer.
+    pub fn longest_publish(&self) -> Duration {
+        self.patience + self.timeout
+    }
+
+    /// The breaker of each origin.
+    pub(super) fn breaker(&self) -> BreakerConfig {
+        BreakerConfig {
+            failures: self.breaker_failures,
+            first_pause: self.breaker_first_pause,
+            longest_pause: self.breaker_longest_pause,
+        }
+    }
+
+    fn check_headers(&self) -> Result<(), ConfigProblem> {
+        if self.user_agent.is_empty() || HeaderValue::from_str(&self.user_agent).is_err() {
+            return Err(ConfigProblem::new("user_agent", "it is empty or no header value; use printable ASCII"));
+        }
+        let mut seen = HashSet::new();
+        for (name, value) in &self.headers {
+            let field = || format!("headers.{}", name.escape_default());
+            let parsed = HeaderName::from_bytes(name.as_bytes());
+            let parsed = parsed.map_err(|_| ConfigProblem::new(field(), "it is no header name; use a token"))?;
+            if is_ours(&parsed) {
+                return Err(ConfigProblem::new(
+                    field(),
+                    "this header is set by Postrider or by HTTP itself; remove it",
+                ));
+            }
+            if HeaderValue::from_str(value.expose()).is_err() {
+                return Err(ConfigProblem::new(field(), "its value is no header value; use printable ASCII"));
+            }
+            if !seen.insert(parsed) {
+                return Err(ConfigProblem::new(field(), "it is given twice; header names have no case"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<(), ConfigProblem> {
+        for (field, time) in [
+            ("connect_timeout", self.connect_timeout),
+            ("timeout", self.timeout),
+            ("breaker_first_pause", self.breaker_first_pause),
+            ("breaker_longest_pause", self.breaker_longest_pause),
+        ] {
+            if time.is_zero() || time > LONGEST {
+                return Err(ConfigProblem::new(field, "it must be longer than nothing and at most one hour"));
+            }
+        }
+        if self.patience > LONGEST {
+            return Err(ConfigProblem::new("patience", "it must be at most one hour"));
+        }
+        if self.connect_timeout > self.timeout {
+            let what = "it is longer than timeout, which covers the whole request; make it shorter";
+            return Err(ConfigProblem::new("connect_timeout", what));
+        }
+        if self.breaker_first_pause > self.breaker_longest_pause {
+            return Err(ConfigProblem::new("breaker_first_pause", "it is longer than breaker_longest_pause"));
+        }
+        Ok(())
+    }
+
+    fn check_statuses(&self) -> Result<(), ConfigProblem> {
+        let mut seen = BTreeMap::new();
+        for (field, statuses) in [
+            ("duplicate_statuses", &self.duplicate_statuses),
+            ("reject_statuses", &self.reject_statuses),
+            ("retry_statuses", &self.retry_statuses),
+        ] {
+            for status in statuses {
+                within(field, usize::from(*status), 300, 599)?;
+                if let Some(other) = seen.insert(*status, field).filter(|other| *other != field) {
+                    return Err(ConfigProblem::new(field, format!("{status} is in {other} as well; choose one")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn within(field: &'static str, given: usize, least: usize, most: usize) -> Result<(), ConfigProblem> {
+    match (least..=most).contains(&given) {
+        true => Ok(()),
+        false => Err(ConfigProblem::new(field, format!("{given} is not from {least} to {most}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(change: impl FnOnce(&mut HttpConfig)) -> String {
+        let mut config = HttpConfig::default();
+        change(&mut config);
+        config.check().expect_err("a problem").field
+    }
+
+    #[test]
+    fn every_problem_names_its_field() {
+        HttpConfig::default().check().expect("the defaults are good");
+        let second = Duration::from_secs(1);
+        assert_eq!(problem(|c| c.source = "not a uri".into()), "source");
+        assert_eq!(problem(|c| c.source = "/x/{colour}".into()), "source");
+        assert_eq!(problem(|c| c.signing_keys = vec![Secret::new("canary")]), "signing_keys[0]");
+        assert_eq!(problem(|c| c.allow_addresses = vec!["10.0.0.0/33".into()]), "allow_addresses[0]");
+        assert_eq!(problem(|c| c.user_agent = "a\nb".into()), "user_agent");
+        assert_eq!(problem(|c| c.connect_timeout = Duration::ZERO), "connect_timeout");
+        assert_eq!(problem(|c| (c.connect_timeout, c.timeout) = (second * 2, second)), "connect_timeout");
+        assert_eq!(problem(|c| c.timeout = second * 4_000), "timeout");
+        assert_eq!(problem(|c| c.concurrency = 0), "concurrency");
+        assert_eq!(problem(|c| c.response_limit = usize::MAX), "response_limit");
+        assert_eq!(problem(|c| c.breaker_failures = 0), "breaker_failures");
+        assert_eq!(problem(|c| c.breaker_first_pause = second * 60), "breaker_first_pause");
+        assert_eq!(problem(|c| c.reject_statuses = vec![200]), "reject_statuses");
+        assert_eq!(problem(|c| (c.reject_statuses, c.retry_statuses) = (vec![404], vec![404])), "retry_statuses");
+        for name in ["host", "Content-Length", "ce-id", "webhook-signature", "postrider-id", "transfer-encoding", "a b"]
+        {
+            let field = problem(|c| c.headers = [(name.to_owned(), Secret::new("v"))].into());
+            assert_eq!(field, format!("headers.{name}"));
+        }
+        let twice = ["Authorization", "authorization"].map(|name| (name.to_owned(), Secret::new("v")));
+        assert_eq!(problem(|c| c.headers = twice.into()), "headers.authorization");
+        assert_eq!(problem(|c| c.headers = [("x".to_owned(), Secret::new("a\r\nb"))].into()), "headers.x");
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_and_times_have_units() {
+        let read = serde_json::from_str::<HttpConfig>;
+        let config = read(r#"{"timeout": "5s", "format": "plain", "signing_keys": ["whsec_x"]}"#).expect("good");
+        assert_eq!((config.timeout, config.format), (Duration::from_secs(5), Format::Plain));
+        assert!(read(r#"{"time_out": "5s"}"#).expect_err("unknown").to_string().contains("time_out"));
+        let text = serde_json::to_string(&config).expect("it can be shown");
+        assert!(!text.contains("whsec_x"), "{text}");
+        let again = read(&text).expect("what is shown can be read");
+        assert_eq!(again.timeout, config.timeout);
+    }
+}

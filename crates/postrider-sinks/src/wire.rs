@@ -1,0 +1,134 @@
+//! What every message carries, whatever the wire.
+//!
+//! The values come from a table that any language may insert into, so each of them may hold any text: line breaks,
+//! control characters, other scripts, nothing at all. An [`Envelope`] only collects them; a sink encodes each for its
+//! own wire or refuses the message, and trusts none of them.
+
+use postrider_core::message::CONTENT_TYPE;
+use postrider_core::operate::REPLAYED;
+use postrider_core::trace::{TRACEPARENT, TRACESTATE};
+use postrider_core::{ClaimedMessage, Payload};
+use time::OffsetDateTime;
+use time::macros::format_description;
+use uuid::Uuid;
+
+/// The last microsecond of the year 9999: RFC 3339 has no later years.
+const LATEST_MICROS: i64 = 253_402_300_799_999_999;
+
+/// What a message carries besides its payload.
+#[derive(Clone)]
+pub struct Envelope<'a> {
+    /// The event id, the same on every attempt.
+    pub id: Uuid,
+    /// The producer's namespace.
+    pub namespace: &'a str,
+    /// The topic within it.
+    pub topic: &'a str,
+    /// The ordering and partition key; never empty.
+    pub key: Option<&'a str>,
+    /// The tenant.
+    pub tenant: Option<Uuid>,
+    /// The producer's idempotency key; never empty.
+    pub dedupe_key: Option<&'a str>,
+    /// Which attempt this is, from 1.
+    pub attempt: i32,
+    /// When the producer's transaction began: RFC 3339 in UTC, with microseconds.
+    pub created: String,
+    /// How often an operator replayed the message, if ever.
+    pub replayed: Option<u32>,
+    /// The producer's span, in W3C form as far as the producer kept to it.
+    pub traceparent: Option<&'a str>,
+    /// Vendors' additions to it.
+    pub tracestate: Option<&'a str>,
+    /// The content type of the payload.
+    pub content_type: &'a str,
+    message: &'a ClaimedMessage,
+}
+
+impl<'a> Envelope<'a> {
+    /// Collects what a message carries.
+    pub fn of(message: &'a ClaimedMessage) -> Self {
+        let header = |name: &str| message.headers.get(name).map(String::as_str);
+        Self {
+            id: message.id,
+            namespace: &message.namespace,
+            topic: &message.topic,
+            key: message.key.as_deref().filter(|key| !key.is_empty()),
+            tenant: message.tenant_id,
+            dedupe_key: message.dedupe_key.as_deref().filter(|key| !key.is_empty()),
+            attempt: message.attempts,
+            created: rfc3339(message.created_at_micros),
+            replayed: header(REPLAYED).and_then(|count| count.parse().ok()),
+            traceparent: header(TRACEPARENT).filter(|text| !text.is_empty()),
+            tracestate: header(TRACESTATE).filter(|text| !text.is_empty()),
+            content_type: message.content_type(),
+            message,
+        }
+    }
+
+    /// The producer's own headers: all but those that are fields of the envelope.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let replayed = self.replayed.is_some();
+        let ours = move |name: &str| match name {
+            CONTENT_TYPE | TRACEPARENT | TRACESTATE => true,
+            REPLAYED => replayed,
+            _ => false,
+        };
+        let headers = self.message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        headers.filter(move |(name, _)| !ours(name))
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &'a Payload {
+        &self.message.payload
+    }
+}
+
+/// RFC 3339 in UTC with microseconds. Times that it cannot express become the nearest it can.
+fn rfc3339(micros: i64) -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+    let nanos = i128::from(micros.clamp(0, LATEST_MICROS)) * 1_000;
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    // Every part of the format exists in every time, so this cannot fail.
+    time.format(&format).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::{Lease, RowAddress};
+
+    #[test]
+    fn times_are_rfc_3339_whatever_the_row_says() {
+        for (micros, expected) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"),
+            (LATEST_MICROS, "9999-12-31T23:59:59.999999Z"),
+            (i64::MAX, "9999-12-31T23:59:59.999999Z"),
+            (i64::MIN, "1970-01-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(rfc3339(micros), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_a_field_of_the_envelope_is_no_header_of_the_producer() {
+        let lease = Lease { id: Uuid::now_v7(), worker: Uuid::nil(), attempt: 3, address: RowAddress::default() };
+        let mut message = ClaimedMessage::new(lease, "n".into(), "t".into(), Payload::Json("{}".into()));
+        message.key = Some(String::new());
+        for (name, value) in
+            [("content-type", "text/x"), ("traceparent", "00-1"), ("postrider-replayed", "2"), ("colour", "red")]
+        {
+            message.headers.insert(name.into(), value.into());
+        }
+        let envelope = Envelope::of(&message);
+        assert_eq!((envelope.attempt, envelope.replayed, envelope.key), (3, Some(2), None));
+        assert_eq!((envelope.traceparent, envelope.content_type), (Some("00-1"), "text/x"));
+        assert_eq!(envelope.headers().collect::<Vec<_>>(), [("colour", "red")]);
+        // A producer that wrote the row itself may claim anything; what is no count is only a header.
+        message.headers.insert("postrider-replayed".into(), "often".into());
+        let envelope = Envelope::of(&message);
+        assert_eq!(envelope.replayed, None);
+        assert_eq!(envelope.headers().count(), 2);
+    }
+}
