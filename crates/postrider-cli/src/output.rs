@@ -25,7 +25,10 @@ pub fn is_coloured(colour: Colour) -> bool {
 /// An empty table with its headings.
 pub fn table(headings: &[&str], coloured: bool) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(headings.to_vec());
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(headings.to_vec());
     match coloured {
         true => table.enforce_styling(),
         false => table.force_no_tty(),

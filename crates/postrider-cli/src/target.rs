@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use postrider::StoreError;
 use postrider::any::{AnyStore, Connect};
-use postrider::{Names, StoreError};
 
 use crate::args::Target;
 use crate::config::{self, Config, Source};
@@ -75,12 +75,7 @@ pub fn load(file: Option<&Path>) -> Result<Config, Failure> {
 pub fn load_quietly(file: Option<&Path>) -> Result<config::Loaded, Failure> {
     let file = file.map(PathBuf::from).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()));
     let refused = |refused: config::Refused| Failure::usage(format!("the configuration is refused\n{refused}"));
-    config::load(file.as_deref(), std::env::vars_os().filter_map(in_text)).map_err(refused)
-}
-
-/// Variables that are no text are none of ours.
-fn in_text((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<(String, String)> {
-    Some((name.into_string().ok()?, value.into_string().ok()?))
+    config::load(file.as_deref(), config::environment()).map_err(refused)
 }
 
 /// Whether an SQLite file that is missing is made.
@@ -93,7 +88,7 @@ pub enum Missing {
 /// A source's store. Only an SQLite file is opened already.
 pub async fn connect(source: &Source, missing: Missing) -> Result<AnyStore, Failure> {
     let url = source.url.as_ref().ok_or_else(|| Failure::usage("the source has no url"))?;
-    let names = names(source).map_err(|error| Failure::usage(error.to_string()))?;
+    let names = source.names().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Connect {
         names,
         connections: source.connections,
@@ -105,17 +100,11 @@ pub async fn connect(source: &Source, missing: Missing) -> Result<AnyStore, Fail
     AnyStore::connect(url.expose(), &options).await.map_err(Failure::from)
 }
 
-fn names(source: &Source) -> Result<Names, postrider::InvalidName> {
-    match &source.schema {
-        Some(schema) => Names::new(schema, &source.prefix, &source.table),
-        None => Names::unqualified(&source.prefix, &source.table),
-    }
-}
-
 /// Connects to a source and waits for its answer.
 pub async fn open(name: String, source: &Source, missing: Missing) -> Result<Opened, Failure> {
     let store = connect(source, missing).await?;
-    let unreachable = |error: StoreError| Failure::failed(format!("source {name:?}: {}", crate::exit::with_causes(&error)));
+    let unreachable =
+        |error: StoreError| Failure::failed(format!("source {name:?}: {}", crate::exit::with_causes(&error)));
     store.ping().await.map_err(unreachable)?;
     Ok(Opened { name, store })
 }

@@ -20,13 +20,25 @@ pub mod duration {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         let wrong = || {
+            // Long text is not repeated: it is something else in the wrong place, perhaps a secret.
+            let given = if text.chars().count() <= 12 { format!("{text:?}") } else { "this".to_owned() };
             format!(
-                "{text:?} is not a length of time; write a whole number and a unit, such as \"500ms\", \"30s\", \"5m\", \"12h\" or \"7d\""
+                "{given} is not a length of time; write a whole number and a unit, such as \"500ms\", \"30s\", \"5m\", \"12h\" or \"7d\""
             )
         };
         let number: u64 = number.parse().map_err(|_| wrong())?;
+        if unit.is_empty() {
+            return Err(without_unit(number));
+        }
         let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
-        number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
+        number
+            .checked_mul(*millis)
+            .map(Duration::from_millis)
+            .ok_or_else(|| "this is too long; make it shorter".to_owned())
+    }
+
+    fn without_unit(number: impl std::fmt::Display) -> String {
+        format!("{number} has no unit; write \"{number}ms\" or \"{number}s\", whichever you mean")
     }
 
     /// Writes a length of time so that it can be read again.
@@ -42,10 +54,8 @@ pub mod duration {
         let text = serde_json::Value::deserialize(deserializer)?;
         match text {
             serde_json::Value::String(text) => parse(&text).map_err(Error::custom),
-            serde_json::Value::Number(number) => Err(Error::custom(format!(
-                "{number} has no unit; write \"{number}ms\" or \"{number}s\", whichever you mean"
-            ))),
-            _ => Err(Error::custom("a length of time is text such as \"30s\"")),
+            serde_json::Value::Number(number) => Err(Error::custom(without_unit(number))),
+            _ => Err(Error::custom("this is not a length of time; write text such as \"30s\"")),
         }
     }
 
@@ -118,16 +128,20 @@ impl<'de> Deserialize<'de> for Secret {
 /// Its errors never repeat what was given, because that may be the secret.
 struct SecretVisitor;
 
-const HOW: &str = "a secret is text, { env = \"NAME\" } or { file = \"/path\" }";
+const HOW: &str = "this is not a secret; write text, { env = \"NAME\" } or { file = \"/path\" }";
+const EMPTY: &str = "the secret is empty; give one";
 
 impl<'de> Visitor<'de> for SecretVisitor {
     type Value = Secret;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(HOW)
+        f.write_str("text, { env = \"NAME\" } or { file = \"/path\" }")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
+        if text.is_empty() {
+            return Err(E::custom(EMPTY));
+        }
         Ok(Secret { in_plain_sight: true, ..Secret::new(text) })
     }
 
@@ -152,15 +166,23 @@ impl<'de> Visitor<'de> for SecretVisitor {
             return Err(A::Error::custom(HOW));
         };
         let read = match place.as_str() {
-            "env" => std::env::var(&name).map_err(|_| format!("the environment variable {name} is not set")),
+            "env" => std::env::var(&name).map_err(|_| format!("the variable{} is not set; set it", shown(&name))),
             "file" => std::fs::read_to_string(PathBuf::from(&name))
-                .map_err(|error| format!("the file {name} cannot be read: {error}")),
+                .map_err(|error| format!("the file{} cannot be read: {}", shown(&name), error.kind())),
             _ => Err(HOW.to_owned()),
         };
         let value = read.map_err(A::Error::custom)?;
         // Files end with a line break that is no part of the secret.
-        Ok(Secret::new(value.trim_end_matches(['\r', '\n'])))
+        let value = value.trim_end_matches(['\r', '\n']);
+        if value.is_empty() { Err(A::Error::custom(EMPTY)) } else { Ok(Secret::new(value)) }
     }
+}
+
+/// The name of a file or variable, unless the secret itself may have been written in its place.
+fn shown(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/\\._- ".contains(c);
+    let is_name = name.starts_with(['/', '.']) || name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    if is_name && name.chars().all(plain) { format!(" {name}") } else { String::new() }
 }
 
 impl JsonSchema for Secret {

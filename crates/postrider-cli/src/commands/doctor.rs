@@ -7,9 +7,9 @@ use postrider::operate::{Finding, Severity};
 use serde_json::json;
 
 use crate::args::{Colour, Doctor};
+use crate::config::Source;
 use crate::exit::Failure;
 use crate::output::{self, line, plain};
-use crate::config::Source;
 use crate::target::{self, Missing};
 
 pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure> {
@@ -48,10 +48,8 @@ fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool
         return output::json(&all.collect::<Vec<_>>());
     }
     for (what, findings) in examined {
-        let shown: Vec<&Finding> = findings
-            .iter()
-            .filter(|finding| arguments.verbose || finding.severity > Severity::Fine)
-            .collect();
+        let shown: Vec<&Finding> =
+            findings.iter().filter(|finding| arguments.verbose || finding.severity > Severity::Fine).collect();
         let fine = findings.iter().filter(|finding| finding.severity == Severity::Fine).count();
         line(&format!("{what}: {fine} of {} checks are fine", findings.len()))?;
         for finding in shown {

@@ -74,7 +74,11 @@ fn message(enqueue: &Enqueue, payload: &[u8]) -> Result<Message, Failure> {
         Some(content_type) => Message::bytes(namespace, topic, content_type.clone(), payload),
         None => {
             let value: &serde_json::value::RawValue = serde_json::from_slice(payload).map_err(|error| {
-                Failure::usage(format!("the payload is no JSON (line {}, column {}); use --content-type to send it as it is", error.line(), error.column()))
+                Failure::usage(format!(
+                    "the payload is no JSON (line {}, column {}); use --content-type to send it as it is",
+                    error.line(),
+                    error.column()
+                ))
             })?;
             Message::json(namespace, topic, value)
         }

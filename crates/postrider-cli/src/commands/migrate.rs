@@ -45,11 +45,8 @@ async fn print_pending(opened: &target::Opened) -> Result<(), Failure> {
 
 /// The grants are text: the database need not answer.
 async fn print_grants(migrate: &Migrate) -> Result<ExitCode, Failure> {
-    let roles = Roles {
-        producer: migrate.producer.clone(),
-        relay: migrate.relay.clone(),
-        operator: migrate.operator.clone(),
-    };
+    let roles =
+        Roles { producer: migrate.producer.clone(), relay: migrate.relay.clone(), operator: migrate.operator.clone() };
     for (name, source) in migrate.target.sources()? {
         let store = target::connect(&source, Missing::Refuse).await?;
         let grants = store.grants(&roles).map_err(|error| Failure::usage(error.to_string()))?;

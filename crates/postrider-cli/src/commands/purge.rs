@@ -20,8 +20,7 @@ pub async fn run(arguments: args::Purge) -> Result<ExitCode, Failure> {
         Finished::Delivered => store::Finished::Delivered,
         Finished::Dead => store::Finished::Dead,
     };
-    let purge =
-        Purge { scope: arguments.scope.to_store(), finished, older_than: arguments.older_than, limit: CHUNK };
+    let purge = Purge { scope: arguments.scope.to_store(), finished, older_than: arguments.older_than, limit: CHUNK };
     let found = operator.count_purge(&purge).await?;
     let decision = arguments.consent.decide(found);
     let deleted = match decision {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use postrider_core::ExponentialBackoff;
-use postrider_core::dispatch;
+use postrider::ExponentialBackoff;
+use postrider::dispatch;
 use postrider_sinks::setting::{Secret, duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use super::sink::Sink;
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -17,17 +19,17 @@ use uuid::Uuid;
 pub struct Config {
     /// The relay as a whole.
     pub relay: Relay,
-    /// The endpoint for health checks and metrics.
+    /// The endpoint for health checks and metrics: `/healthz`, `/readyz` and `/metrics`.
     pub admin: Admin,
-    /// Logs.
+    /// Logs, on standard error.
     pub log: Log,
-    /// Traces.
+    /// Traces, sent to an OpenTelemetry collector.
     pub trace: Trace,
     /// Databases with an outbox in them, by a name of your choice.
     pub source: BTreeMap<String, Source>,
     /// Where messages go, by a name of your choice.
     pub sink: BTreeMap<String, Sink>,
-    /// Which sink a message goes to: the first route that matches it.
+    /// Which sink a message goes to. A message takes the first route that matches it; what is not given matches all.
     pub route: Vec<Route>,
 }
 
@@ -37,7 +39,7 @@ pub struct Config {
 pub struct Relay {
     /// How long a stop or a reload waits for publishes under way.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub shutdown_grace: Duration,
 }
 
@@ -47,16 +49,16 @@ pub struct Relay {
 pub struct Admin {
     /// Whether there is one.
     pub enabled: bool,
-    /// Where it listens. It has no authentication: keep it on loopback or behind a network policy.
+    /// Where it listens: an IP address and a port. It has no authentication: keep it on loopback or behind a network policy.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// `/healthz` is red when a source was not looked at with success for this long.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub stalled_after: Duration,
     /// `/healthz` is red when the oldest due message has been due for this long and none was settled meanwhile.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub oldest_due_limit: Duration,
 }
 
@@ -95,9 +97,10 @@ pub struct Trace {
 pub struct Source {
     /// Whether messages are taken from it.
     pub enabled: bool,
-    /// The database: `postgres://…`, `mysql://…` or `sqlite:path`. Needed.
+    /// The database: `postgres://…`, `mysql://…` or `sqlite:path`.
+    #[schemars(extend("x-needed" = true))]
     pub url: Option<Secret>,
-    /// The most connections at a time.
+    /// The most connections at a time. PostgreSQL and MySQL want five or more.
     pub connections: u32,
     /// Whether a pooler in transaction mode (PgBouncer) is between us and PostgreSQL.
     pub behind_pooler: bool,
@@ -111,7 +114,7 @@ pub struct Source {
     pub table: String,
     /// Only messages of these namespaces; all unless given.
     pub namespaces: Option<Vec<String>>,
-    /// Only messages of this tenant; all unless given.
+    /// Only messages of this tenant, a UUID; all unless given.
     #[schemars(with = "Option<String>")]
     pub tenant: Option<Uuid>,
     /// Messages per claim, from 1 to 1000.
@@ -120,35 +123,35 @@ pub struct Source {
     pub concurrency: usize,
     /// How often to look for messages without having been woken; at most a third of the lease.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub poll_interval: Duration,
     /// How long a claim lasts unless it is renewed. After a crash, messages come again after this time.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub lease: Duration,
     /// How long one publish may take before its outcome counts as unknown.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub publish_timeout: Duration,
     /// Attempts, the first included, for messages without a number of their own. Then a message is dead.
     pub max_attempts: u32,
     /// The delay after the first failed attempt; it doubles with each further one.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub retry_base: Duration,
     /// The longest delay between two attempts.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub retry_max: Duration,
     /// What becomes of delivered messages.
     pub delivered: Delivered,
     /// Delete delivered messages of this age; they are kept for good unless given.
     #[serde(with = "duration::option")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "duration"))]
     pub keep_delivered: Option<Duration>,
     /// Delete dead messages of this age; they are kept for good unless given.
     #[serde(with = "duration::option")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "duration"))]
     pub keep_dead: Option<Duration>,
 }
 
@@ -162,14 +165,6 @@ pub enum Delivered {
     Delete,
 }
 
-/// Where messages go.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "lowercase")]
-pub enum Sink {
-    /// JSON lines on standard output.
-    Stdout,
-}
-
 /// Which sink a message goes to. A message takes the first route that matches it; what is not given matches all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -180,7 +175,8 @@ pub struct Route {
     pub namespace: Option<String>,
     /// Messages of topics like this: `*` is any text, `?` any character.
     pub topic: Option<String>,
-    /// The sink they go to. Needed.
+    /// The sink they go to.
+    #[schemars(extend("x-needed" = true))]
     pub sink: String,
     /// The name they have there: a fixed one, `{topic}`, or a template that begins with text of your own, such as
     /// `https://hooks.example.com/{namespace}/{topic}`. Fields are `{namespace}`, `{topic}`, `{key}`, `{tenant}`.
@@ -212,7 +208,7 @@ impl Default for Log {
 
 impl Default for Source {
     fn default() -> Self {
-        let names = postrider_store::Names::default();
+        let names = postrider::Names::default();
         Self {
             enabled: true,
             url: None,

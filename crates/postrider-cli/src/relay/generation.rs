@@ -141,11 +141,11 @@ async fn prepare_store(store: &AnyStore, source: &Source) -> Result<(), StoreErr
 /// A router per source, from the routes that are for it.
 pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Router>>, String> {
     let mut routers = BTreeMap::new();
-    for (name, source) in &config.source {
+    for name in config.source.keys() {
         let mut routes = Vec::new();
         let ours = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
         for (at, route) in config.route.iter().enumerate().filter(|(_, route)| ours(&route.source)) {
-            let sink = sinks.bind(at, route, source)?;
+            let sink = sinks.bind(at, route)?;
             let mut bound = Route::to(&route.sink, sink);
             if let Some(pattern) = &route.namespace {
                 bound = bound.namespace(pattern);

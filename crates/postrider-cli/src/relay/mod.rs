@@ -66,7 +66,11 @@ pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
         }
         _ => {
             let grace = now.relay.shutdown_grace;
-            tracing::error!(abandoned, ?grace, "stopped with publishes under way; they come again when their leases end");
+            tracing::error!(
+                abandoned,
+                ?grace,
+                "stopped with publishes under way; they come again when their leases end"
+            );
             ExitCode::from(exit::ABANDONED)
         }
     })
@@ -75,9 +79,10 @@ pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
 fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
     let mut loaded = match (&arguments.target.database_url, &arguments.sink) {
         (Some(url), Some(sink)) => {
-            let mut config = config::from_flags(url.clone(), sink).map_err(|why| Failure::usage(why.to_string()))?;
-            config.source.values_mut().for_each(|source| source.schema.clone_from(&arguments.target.schema));
-            config::Loaded { config, warnings: Vec::new() }
+            let loaded = config::from_flags(url.clone(), sink, config::environment());
+            let mut loaded = loaded.map_err(|refused| Failure::usage(refused.to_string()))?;
+            loaded.config.source.values_mut().for_each(|source| source.schema.clone_from(&arguments.target.schema));
+            loaded
         }
         (Some(_), None) => return Err(Failure::usage("where to? Give --sink stdout or --sink https://…")),
         _ => target::load_quietly(arguments.target.config.as_deref())?,
@@ -97,7 +102,9 @@ fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
 /// Checks a configuration as far as it can be done without asking databases and destinations.
 pub fn check(config: &Config) -> Result<(), Failure> {
     if !config.source.values().any(|source| source.enabled) {
-        return Err(Failure::usage("there is no source to take messages from; give --database-url and --sink, or --config"));
+        return Err(Failure::usage(
+            "there is no source to take messages from; give --database-url and --sink, or --config",
+        ));
     }
     sinks::Sinks::make(config).and_then(|sinks| generation::routers(config, &sinks).map(|_| ())).map_err(Failure::usage)
 }

@@ -10,7 +10,7 @@ use postrider_sinks::http::HttpClient;
 use postrider_sinks::stdout::StdoutSink;
 use tokio::time::timeout;
 
-use crate::config::{self, Config, Route, Source};
+use crate::config::{self, Config, Route};
 use crate::output::span;
 
 /// How long a destination may take to answer when it is examined.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A sink before it is bound to a destination.
 enum Made {
     Stdout(Arc<StdoutSink>),
-    Http { client: HttpClient, longest_publish: Duration },
+    Http(HttpClient),
 }
 
 /// All sinks, by their names.
@@ -34,10 +34,10 @@ impl Sinks {
         let mut made = BTreeMap::new();
         for (name, sink) in &config.sink {
             let sink = match sink {
-                config::Sink::Stdout(_) => Made::Stdout(Arc::new(StdoutSink::new())),
+                config::Sink::Stdout(stdout) => Made::Stdout(Arc::new(StdoutSink::with_config(stdout))),
                 config::Sink::Http(http) => {
-                    let client = HttpClient::new(name, http).map_err(|problem| format!("sink.{name}.{problem}"))?;
-                    Made::Http { client, longest_publish: http.longest_publish() }
+                    let client = HttpClient::named(name, http).map_err(|problem| format!("sink.{name}.{problem}"))?;
+                    Made::Http(client)
                 }
             };
             made.insert(name.clone(), sink);
@@ -45,20 +45,13 @@ impl Sinks {
         Ok(Self { made, bound: Mutex::default() })
     }
 
-    /// The sink of a route, for messages of a source.
-    pub fn bind(&self, at: usize, route: &Route, source: &Source) -> Result<Arc<dyn Sink>, String> {
+    /// The sink of a route.
+    pub fn bind(&self, at: usize, route: &Route) -> Result<Arc<dyn Sink>, String> {
         let said = |why: String| format!("route {} to {:?}: {why}", at + 1, route.sink);
         let sink: Arc<dyn Sink> = match self.made.get(&route.sink) {
             None => return Err(said("there is no such sink".into())),
             Some(Made::Stdout(sink)) => sink.clone(),
-            Some(Made::Http { client, longest_publish }) => {
-                if source.publish_timeout <= *longest_publish {
-                    return Err(said(format!(
-                        "the source's publish_timeout of {} is not longer than the sink's timeout and patience together, {}; a request would be cut off and sent again",
-                        span(source.publish_timeout),
-                        span(*longest_publish)
-                    )));
-                }
+            Some(Made::Http(client)) => {
                 let destination = route.destination.as_deref().ok_or_else(|| said("it needs a destination".into()))?;
                 let destination: Destination = destination.parse().map_err(|why| said(format!("{why}")))?;
                 Arc::new(client.sink(destination).map_err(|problem| said(problem.to_string()))?)
@@ -104,7 +97,8 @@ impl Sinks {
     /// Settings that work against each other.
     fn limits(&self, name: &str, config: &Config) -> Vec<Finding> {
         let Some(config::Sink::Http(http)) = config.sink.get(name) else { return Vec::new() };
-        let sources = config.source.iter().filter(|(_, source)| source.enabled && source.concurrency < http.concurrency);
+        let sources =
+            config.source.iter().filter(|(_, source)| source.enabled && source.concurrency < http.concurrency);
         let mut findings: Vec<Finding> = sources
             .map(|(source, settings)| {
                 Finding::warning(

@@ -247,14 +247,28 @@ impl DispatcherBuilder {
 
     /// Checks the settings together.
     pub fn build(self) -> Result<Dispatcher, ConfigError> {
-        let mut config = self.config;
-        let lease = config.lease;
-        config.max_rows = self.max_rows.unwrap_or(config.batch_size as usize * 4);
-        config.store_timeout = self.store_timeout.unwrap_or((lease / 3).min(Duration::from_secs(10)));
-        config.sweep_interval = self.sweep_interval.unwrap_or(lease / 2);
-        config.max_attempts = i32::try_from(self.max_attempts).unwrap_or(i32::MAX);
-        check(&config, self.backoff)?;
-        Ok(Dispatcher { store: self.store, sink: self.sink, config, pulse: Pulse::new() })
+        let config = self.settled();
+        match problems(&config, self.backoff).into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(Dispatcher { store: self.store, sink: self.sink, config, pulse: Pulse::new() }),
+        }
+    }
+
+    /// Everything that [`build`](Self::build) would refuse; it names only the first.
+    pub fn problems(&self) -> Vec<ConfigError> {
+        problems(&self.settled(), self.backoff)
+    }
+
+    /// The settings, with those that follow from others.
+    fn settled(&self) -> Config {
+        let lease = self.config.lease;
+        Config {
+            max_rows: self.max_rows.unwrap_or(self.config.batch_size as usize * 4),
+            store_timeout: self.store_timeout.unwrap_or((lease / 3).min(Duration::from_secs(10))),
+            sweep_interval: self.sweep_interval.unwrap_or(lease / 2),
+            max_attempts: i32::try_from(self.max_attempts).unwrap_or(i32::MAX),
+            ..self.config.clone()
+        }
     }
 }
 
@@ -269,38 +283,64 @@ pub enum ConfigError {
     Disagree { low: &'static str, low_value: String, high: &'static str, high_value: String },
 }
 
+impl ConfigError {
+    /// The setting that is wrong; of two that disagree, the one that must be lower.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::OutOfRange { setting, .. } => setting,
+            Self::Disagree { low, .. } => low,
+        }
+    }
+}
+
 /// Times beyond this mean nothing, and would overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-fn check(config: &Config, backoff: Option<ExponentialBackoff>) -> Result<(), ConfigError> {
-    in_range("batch_size", config.batch_size, 1, LARGEST_CLAIM, "from 1 to 1000")?;
-    in_range("concurrency", config.concurrency, 1, 100_000, "from 1 to 100000")?;
-    in_range("max_attempts", config.max_attempts, 1, 1_000, "from 1 to 1000")?;
-    in_range("max_bytes", config.max_bytes, 1, usize::MAX, "at least 1")?;
+/// What is wrong with single settings, or else which of them disagree: two values are compared only if both make sense.
+fn problems(config: &Config, backoff: Option<ExponentialBackoff>) -> Vec<ConfigError> {
+    let alone = out_of_range(config, backoff);
+    if alone.is_empty() { disagreeing(config, backoff) } else { alone }
+}
+
+fn out_of_range(config: &Config, backoff: Option<ExponentialBackoff>) -> Vec<ConfigError> {
     let (short, long) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
-    in_range("lease", config.lease, short, long, "from 100 ms to 24 h")?;
     let nonzero = Duration::from_millis(1);
-    for (setting, given) in [
+    let mut found = vec![
+        in_range("batch_size", config.batch_size, 1, LARGEST_CLAIM, "from 1 to 1000"),
+        in_range("concurrency", config.concurrency, 1, 100_000, "from 1 to 100000"),
+        in_range("max_attempts", config.max_attempts, 1, 1_000, "from 1 to 1000"),
+        in_range("max_bytes", config.max_bytes, 1, usize::MAX, "at least 1"),
+        in_range("lease", config.lease, short, long, "from 100 ms to 24 h"),
+        in_range("shutdown_grace", config.shutdown_grace, Duration::ZERO, LONGEST, "at most 1 year"),
+        in_range("breaker.failures", config.breaker.failures, 1, u32::MAX, "at least 1"),
+    ];
+    let times = [
         ("poll_interval", config.poll_interval),
         ("publish_timeout", config.publish_timeout),
         ("store_timeout", config.store_timeout),
         ("sweep_interval", config.sweep_interval),
         ("breaker.first_pause", config.breaker.first_pause),
-    ] {
-        in_range(setting, given, nonzero, LONGEST, "from 1 ms to 1 year")?;
+        ("breaker.longest_pause", config.breaker.longest_pause),
+    ];
+    found.extend(times.map(|(setting, given)| in_range(setting, given, nonzero, LONGEST, "from 1 ms to 1 year")));
+    if let Some(ExponentialBackoff { base_delay, .. }) = backoff {
+        found.push(in_range("backoff base_delay", base_delay, nonzero, Duration::MAX, "at least 1 ms"));
     }
-    in_range("shutdown_grace", config.shutdown_grace, Duration::ZERO, LONGEST, "at most 1 year")?;
-    in_range("breaker.longest_pause", config.breaker.longest_pause, nonzero, LONGEST, "from 1 ms to 1 year")?;
-    in_range("breaker.failures", config.breaker.failures, 1, u32::MAX, "at least 1")?;
-    at_most("batch_size", config.batch_size as usize, "max_rows", config.max_rows)?;
-    at_most("poll_interval", config.poll_interval, "a third of the lease", config.lease / 3)?;
-    at_most("store_timeout", config.store_timeout, "a third of the lease", config.lease / 3)?;
-    at_most("breaker.first_pause", config.breaker.first_pause, "breaker.longest_pause", config.breaker.longest_pause)?;
+    found.into_iter().filter_map(Result::err).collect()
+}
+
+fn disagreeing(config: &Config, backoff: Option<ExponentialBackoff>) -> Vec<ConfigError> {
+    let (third, breaker) = (config.lease / 3, config.breaker);
+    let mut found = vec![
+        at_most("batch_size", config.batch_size as usize, "max_rows", config.max_rows),
+        at_most("poll_interval", config.poll_interval, "a third of the lease", third),
+        at_most("store_timeout", config.store_timeout, "a third of the lease", third),
+        at_most("breaker.first_pause", breaker.first_pause, "breaker.longest_pause", breaker.longest_pause),
+    ];
     if let Some(ExponentialBackoff { base_delay, max_delay }) = backoff {
-        in_range("backoff base_delay", base_delay, nonzero, Duration::MAX, "at least 1 ms")?;
-        at_most("backoff base_delay", base_delay, "backoff max_delay", max_delay)?;
+        found.push(at_most("backoff base_delay", base_delay, "backoff max_delay", max_delay));
     }
-    Ok(())
+    found.into_iter().filter_map(Result::err).collect()
 }
 
 fn in_range<T: PartialOrd + std::fmt::Debug>(

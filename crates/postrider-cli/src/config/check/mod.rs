@@ -1,0 +1,172 @@
+//! What no type can say: values that cannot work, alone or together, and what is allowed but hardly meant.
+
+mod route;
+mod source;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+use url::Url;
+
+use super::model::Config;
+use super::problem::{Findings, KeyPath, Problem, Refused};
+use super::shape::nearest;
+use super::tree::Node;
+
+/// The names that the operator gave, also of what is otherwise wrong, so that one mistake is reported once.
+pub struct Declared {
+    /// Sources.
+    pub sources: BTreeSet<String>,
+    /// Sinks.
+    pub sinks: BTreeSet<String>,
+}
+
+impl Declared {
+    /// The names in a tree.
+    pub fn in_tree(tree: &Node) -> Self {
+        Self { sources: tree.names("source").cloned().collect(), sinks: tree.names("sink").cloned().collect() }
+    }
+}
+
+/// Checks a configuration. `refused` holds what was found before; sections that it touches are not looked at again,
+/// because defaults stand in for what is wrong there. Answers the warnings.
+pub fn check<'a>(
+    config: &'a Config,
+    tree: &'a Node,
+    declared: &'a Declared,
+    refused: Findings<'a>,
+    warned: Findings<'a>,
+) -> Result<Vec<Problem>, Refused> {
+    let touched = refused.paths();
+    let mut check = Check { config, tree, declared, touched, refused, warned };
+    check.names();
+    check.admin();
+    check.log();
+    check.trace();
+    check.sources();
+    check.sinks();
+    check.routes();
+    if check.refused.is_empty() { Ok(check.warned.into_warnings()) } else { Err(check.refused.refused()) }
+}
+
+struct Check<'a> {
+    config: &'a Config,
+    tree: &'a Node,
+    declared: &'a Declared,
+    touched: Vec<KeyPath>,
+    refused: Findings<'a>,
+    warned: Findings<'a>,
+}
+
+/// Longer than anybody keeps anything, and within what databases can reckon with.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+impl Check<'_> {
+    fn refuse(&mut self, path: KeyPath, said: &str) {
+        let known = self.touched.iter().any(|touched| path.0.is_empty() || touched.section() == path.section());
+        if !known {
+            self.refused.add(&self.tree.origin_of(&path), path, said);
+        }
+    }
+
+    fn warn(&mut self, path: KeyPath, said: &str) {
+        self.warned.add(&self.tree.origin_of(&path), path, said);
+    }
+
+    /// Every setting has an environment variable, and names go onto metrics: they must be fit for both.
+    fn names(&mut self) {
+        let names = |kind: &str, names: &BTreeSet<String>| -> Vec<KeyPath> {
+            let bad = names.iter().filter(|name| !is_name(name));
+            bad.map(|name| KeyPath::from([kind, name])).collect()
+        };
+        let bad = [names("source", &self.declared.sources), names("sink", &self.declared.sinks)].concat();
+        for path in bad {
+            self.refuse(path, "this is not a good name; use up to 64 letters, digits, - and single _");
+        }
+    }
+
+    fn admin(&mut self) {
+        let admin = &self.config.admin;
+        let path = |key| KeyPath::from(["admin", key]);
+        for (key, given) in [("stalled_after", admin.stalled_after), ("oldest_due_limit", admin.oldest_due_limit)] {
+            self.at_least_a_second(path(key), given);
+        }
+        let slowest = self.config.source.iter().filter(|(_, source)| source.enabled);
+        if let Some((name, source)) = slowest.max_by_key(|(_, source)| source.poll_interval)
+            && source.poll_interval > admin.stalled_after
+        {
+            let said = format!(
+                "it is shorter than the poll_interval of source {name:?}, so health would be red without cause; raise it"
+            );
+            self.refuse(path("stalled_after"), &said);
+        }
+        if admin.enabled && !admin.listen.ip().is_loopback() {
+            let said = "it can be reached from other machines and has no authentication; listen on 127.0.0.1, or see \
+                        that only your own network reaches it";
+            self.warn(path("listen"), said);
+        }
+    }
+
+    fn at_least_a_second(&mut self, path: KeyPath, given: Duration) {
+        if given < Duration::from_secs(1) {
+            self.refuse(path, "it is too short; it must be 1s or more");
+        } else if given > LONGEST {
+            self.refuse(path, "it is too long; it must be 36600d or less");
+        }
+    }
+
+    fn log(&mut self) {
+        const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+        let level = &self.config.log.level;
+        let path = KeyPath::from(["log", "level"]);
+        // A word alone would be taken for the name of a module, and nothing would be logged.
+        let word = level.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && !is_level(part, &LEVELS));
+        if let Some(word) = word {
+            let said = match nearest(word, LEVELS) {
+                Some(near) => format!("there is no such level; did you mean {near:?}?"),
+                None => "there is no such level; write error, warn, info, debug, trace, off or target=level".to_owned(),
+            };
+            self.refuse(path, &said);
+        } else if EnvFilter::try_new(level).is_err() {
+            self.refuse(path, "this is not a filter; write a level such as info, or info,postrider_core=debug");
+        }
+    }
+
+    fn sinks(&mut self) {
+        for (name, sink) in &self.config.sink {
+            if let Err(problem) = sink.check() {
+                let keys = ["sink", name].into_iter().chain(problem.field.split('.'));
+                let path = keys.fold(KeyPath::default(), |path, key| path.key(key));
+                self.refuse(path, &problem.what);
+            }
+        }
+    }
+
+    fn trace(&mut self) {
+        let Some(endpoint) = &self.config.trace.otlp_endpoint else { return };
+        let fits = Url::parse(endpoint).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+        if !fits {
+            let said = "this is not an http address; write one such as http://127.0.0.1:4318/v1/traces";
+            self.refuse(KeyPath::from(["trace", "otlp_endpoint"]), said);
+        }
+    }
+}
+
+fn is_level(word: &str, levels: &[&str]) -> bool {
+    levels.iter().any(|level| level.eq_ignore_ascii_case(word))
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=64).contains(&name.len()) && name.chars().all(plain) && !name.contains("__")
+}
+
+/// Names the nearest of some names, or all of them.
+fn suggest(written: &str, known: &BTreeSet<String>, kind: &str) -> String {
+    match nearest(written, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if known.is_empty() => format!("add [{kind}.NAME]"),
+        None => format!("there are {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")),
+    }
+}

@@ -1,0 +1,50 @@
+//! Which database an address is for.
+
+use url::Url;
+
+/// The databases that an outbox can be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// `postgres://…` or `postgresql://…`
+    Postgres,
+    /// `mysql://…` or `mariadb://…`
+    MySql,
+    /// `sqlite:path`
+    Sqlite,
+}
+
+const WRITE: &str = "write postgres://…, mysql://… or sqlite:path";
+
+impl Database {
+    /// The database of an address. The error never holds more of the address than its scheme.
+    pub fn of(url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+        let database = match scheme {
+            "postgres" | "postgresql" => Self::Postgres,
+            "mysql" | "mariadb" => Self::MySql,
+            "sqlite" if rest.is_empty() || rest == "//" => return Err(format!("it names no file; {WRITE}")),
+            "sqlite" => return Ok(Self::Sqlite),
+            // Without the slashes it may as well be a user's name before a password.
+            _ if rest.starts_with("//") && is_scheme(scheme) => {
+                return Err(format!("{scheme}:// is no database that we know; {WRITE}"));
+            }
+            _ => return Err(format!("it has no scheme; {WRITE}")),
+        };
+        match Url::parse(url) {
+            _ if !rest.starts_with("//") => Err(format!("{scheme}: is not followed by //; {WRITE}")),
+            Ok(_) => Ok(database),
+            Err(error) => Err(format!(
+                "it is not a valid address ({error}); percent-encode special characters of the user's name and password"
+            )),
+        }
+    }
+}
+
+/// Whether an address has no password in it, nor options that may hold one.
+pub fn is_without_secret(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.password().is_none() && url.query().is_none())
+}
+
+fn is_scheme(text: &str) -> bool {
+    (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}

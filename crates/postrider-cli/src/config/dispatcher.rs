@@ -1,0 +1,56 @@
+//! From the configuration of a source to the parts that work on it, so that what is checked is what runs.
+
+use std::sync::Arc;
+
+use postrider::store::Delivered as Fate;
+use postrider::{Dispatcher, DispatcherBuilder, Scope, Sink, Store};
+use postrider::{InvalidName, Names};
+
+use super::model::{Delivered, Relay, Source};
+
+impl Source {
+    /// Where the outbox lives in the database.
+    pub fn names(&self) -> Result<Names, InvalidName> {
+        match &self.schema {
+            Some(schema) => Names::new(schema, &self.prefix, &self.table),
+            None => Names::unqualified(&self.prefix, &self.table),
+        }
+    }
+
+    /// Whose messages are taken.
+    pub fn scope(&self) -> Scope {
+        Scope { namespaces: self.namespaces.clone(), tenant: self.tenant }
+    }
+
+    /// A dispatcher with the settings of the source, which has this name in metrics and logs.
+    pub fn dispatcher(
+        &self,
+        name: &str,
+        relay: &Relay,
+        store: Arc<dyn Store>,
+        sink: Arc<dyn Sink>,
+    ) -> DispatcherBuilder {
+        let mut builder = Dispatcher::builder_shared(store, sink)
+            .name(name)
+            .scope(self.scope())
+            .batch_size(self.batch_size)
+            .concurrency(self.concurrency)
+            .poll_interval(self.poll_interval)
+            .lease(self.lease)
+            .publish_timeout(self.publish_timeout)
+            .max_attempts(self.max_attempts)
+            .backoff(self.retry_base, self.retry_max)
+            .shutdown_grace(relay.shutdown_grace)
+            .delivered(match self.delivered {
+                Delivered::Keep => Fate::Keep,
+                Delivered::Delete => Fate::Delete,
+            });
+        if let Some(age) = self.keep_delivered {
+            builder = builder.purge_delivered_after(age);
+        }
+        if let Some(age) = self.keep_dead {
+            builder = builder.purge_dead_after(age);
+        }
+        builder
+    }
+}

@@ -1,0 +1,96 @@
+//! The sinks that can be configured. A new type is one line in each `match` here and one variant.
+
+use std::fmt;
+use std::time::Duration;
+
+use postrider::Destination;
+use postrider_sinks::{ConfigProblem, HttpClient, HttpConfig, StdoutConfig};
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::shape::TYPE;
+
+/// Where messages go.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Sink {
+    /// JSON lines on standard output.
+    Stdout(StdoutConfig),
+    /// Webhooks.
+    Http(HttpConfig),
+}
+
+impl Sink {
+    /// What `type` may say.
+    const TYPES: &[&str] = &["stdout", "http"];
+
+    fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error> {
+        let settings = MapAccessDeserializer::new(settings);
+        match kind {
+            "stdout" => StdoutConfig::deserialize(settings).map(Self::Stdout),
+            "http" => HttpConfig::deserialize(settings).map(Self::Http),
+            _ => Err(A::Error::unknown_variant(kind, Self::TYPES)),
+        }
+    }
+
+    /// One of each type with its defaults, in the order of the variants.
+    pub fn one_of_each() -> Vec<Self> {
+        vec![Self::Stdout(StdoutConfig::default()), Self::Http(HttpConfig::default())]
+    }
+
+    /// Whether its settings can work; the error names the one that cannot.
+    pub fn check(&self) -> Result<(), ConfigProblem> {
+        match self {
+            Self::Stdout(_) => Ok(()),
+            Self::Http(http) => HttpClient::new(http).map(|_| ()),
+        }
+    }
+
+    /// Whether messages can be sent there under this destination; the error says what is wrong and what to do.
+    pub fn check_destination(&self, destination: Option<&Destination>) -> Result<(), String> {
+        match (self, destination) {
+            // Each line says where its message would have gone; nothing is looked up.
+            (Self::Stdout(_), _) => Ok(()),
+            (Self::Http(_), None) => Err("an http sink needs a destination such as https://example.com/hooks".into()),
+            (Self::Http(http), Some(destination)) => match HttpClient::new(http) {
+                Ok(client) => client.sink(destination.clone()).map(|_| ()).map_err(|problem| problem.what),
+                // The sink's own settings are wrong, which is said of the sink.
+                Err(_) => Ok(()),
+            },
+        }
+    }
+
+    /// The longest time that a publish takes, if the sink itself has a limit.
+    pub fn longest_publish(&self) -> Option<Duration> {
+        match self {
+            Self::Stdout(_) => None,
+            Self::Http(http) => Some(http.longest_publish()),
+        }
+    }
+}
+
+/// Not derived: serde would collect the table first and lose the places of what is wrong in it. The tree hands out
+/// `type` before the other keys.
+impl<'de> Deserialize<'de> for Sink {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TypeFirst;
+        impl<'de> Visitor<'de> for TypeFirst {
+            type Value = Sink;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table with a type")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sink, A::Error> {
+                match map.next_entry::<String, String>()? {
+                    Some((key, kind)) if key == TYPE => Sink::read(&kind, map),
+                    _ => Err(A::Error::missing_field(TYPE)),
+                }
+            }
+        }
+        deserializer.deserialize_map(TypeFirst)
+    }
+}
