@@ -23,7 +23,6 @@ use crate::sqlite::SqliteStore;
 
 /// A store of any database. Cheap to clone.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 #[allow(missing_docs)]
 pub enum AnyStore {
     #[cfg(feature = "postgres")]
@@ -118,6 +117,7 @@ impl AnyStore {
     /// would change data silently. For the start of a relay.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         #[cfg(feature = "mysql")]
+        #[allow(irrefutable_let_patterns)] // where MySQL is the only database
         if let Self::MySql(store) = self {
             store.check().await?;
         }
