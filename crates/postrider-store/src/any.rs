@@ -8,12 +8,15 @@ mod ping;
 use std::sync::Arc;
 
 use postrider_core::message::{Enqueued, Message};
+use postrider_core::operate::Finding;
 use postrider_core::store::{Capabilities, Store, StoreError, StoreErrorKind};
 
 pub use crate::migration::Pending;
 pub use connect::Connect;
 
 use crate::enqueue::EnqueueError;
+use crate::examine::Thresholds;
+use crate::grants::Roles;
 #[cfg(feature = "mysql")]
 use crate::mysql::MySqlStore;
 #[cfg(feature = "postgres")]
@@ -23,7 +26,6 @@ use crate::sqlite::SqliteStore;
 
 /// A store of any database. Cheap to clone.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 #[allow(missing_docs)]
 pub enum AnyStore {
     #[cfg(feature = "postgres")]
@@ -118,6 +120,7 @@ impl AnyStore {
     /// would change data silently. For the start of a relay.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         #[cfg(feature = "mysql")]
+        #[allow(irrefutable_let_patterns)] // where MySQL is the only database
         if let Self::MySql(store) = self {
             store.check().await?;
         }
@@ -131,6 +134,23 @@ impl AnyStore {
                 format!("the outbox lacks version {version} ({name}) of its schema; run postrider migrate"),
             )),
         }
+    }
+
+    /// Text that gives the roles of an outbox what they need and nothing else: SQL for its owner to run, and on SQLite
+    /// what the file needs.
+    pub fn grants(&self, roles: &Roles) -> String {
+        on_each!(self, store => store.grants(roles))
+    }
+
+    /// Looks for what is set up wrong, and says how to mend it. Changes nothing.
+    pub async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.examine_within(&Thresholds::default()).await
+    }
+
+    /// [`examine`](Self::examine) with other thresholds.
+    pub async fn examine_within(&self, thresholds: &Thresholds) -> Result<Vec<Finding>, StoreError> {
+        self.ping().await?;
+        on_each!(self, store => store.examine_within(thresholds).await)
     }
 
     /// Writes messages in a transaction of their own; one answer per message, in their order. If one is refused, none is

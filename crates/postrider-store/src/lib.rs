@@ -12,6 +12,10 @@ mod claimed;
 mod clock;
 pub mod enqueue;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod examine;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod grants;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod lines;
 #[cfg(feature = "memory")]
 pub mod memory;
@@ -36,6 +40,8 @@ const LANES_PER_CLAIM: usize = 64;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use any::{AnyStore, Connect};
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use grants::{InvalidRole, Roles};
 #[cfg(feature = "memory")]
 pub use memory::{MemoryStore, MemoryTransaction};
 #[cfg(feature = "mysql")]

@@ -1,31 +1,36 @@
 //! An outbox by its address, whatever database it is on, for programs and tests that run on all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use postrider::{Message, MySqlStore, Names, PostgresStore, SqliteStore, Store};
-use sqlx::mysql::MySqlPoolOptions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::SqlitePool;
-use sqlx::{AssertSqlSafe, MySqlPool, PgPool};
+use anyhow::Result;
+use postrider::{AnyStore, Connect, Message, Store};
+use sqlx::AssertSqlSafe;
 use uuid::Uuid;
+
+/// Longer than the tests' outages, so that a connection is waited for and not refused.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An outbox, with a ledger beside it that the application writes in the same transactions.
 #[derive(Clone)]
-#[allow(missing_docs)]
-pub enum Source {
-    Postgres(PgPool, PostgresStore),
-    MySql(MySqlPool, MySqlStore),
-    Sqlite(SqlitePool, SqliteStore),
-}
+pub struct Source(AnyStore);
 
 /// Runs an expression for the pool and the store of each database.
 macro_rules! on_each {
     ($source:expr, $pool:ident, $store:ident => $body:expr) => {
-        match $source {
-            Source::Postgres($pool, $store) => $body,
-            Source::MySql($pool, $store) => $body,
-            Source::Sqlite($pool, $store) => $body,
+        match &$source.0 {
+            AnyStore::Postgres($store) => {
+                let $pool = $store.pool();
+                $body
+            }
+            AnyStore::MySql($store) => {
+                let $pool = $store.pool();
+                $body
+            }
+            AnyStore::Sqlite($store) => {
+                let $pool = $store.pool();
+                $body
+            }
         }
     };
 }
@@ -33,35 +38,27 @@ macro_rules! on_each {
 impl Source {
     /// Connects; `name` is what PostgreSQL calls the connections.
     pub async fn connect(url: &str, name: &str, connections: u32) -> Result<Self> {
-        let names = Names::default();
-        match url.split_once(':').map(|(scheme, _)| scheme) {
-            Some("postgres" | "postgresql") => {
-                let options: PgConnectOptions = url.parse()?;
-                let pool = PgPoolOptions::new().max_connections(connections);
-                let pool = pool.connect_with(options.application_name(name)).await.context("cannot connect")?;
-                Ok(Self::Postgres(pool.clone(), PostgresStore::new(pool, names)))
-            }
-            Some("mysql" | "mariadb") => {
-                let pool = MySqlPoolOptions::new().max_connections(connections).connect(url).await?;
-                Ok(Self::MySql(pool.clone(), MySqlStore::new(pool, names)))
-            }
-            Some("sqlite") => {
-                let store = SqliteStore::open(url.trim_start_matches("sqlite:")).await?;
-                Ok(Self::Sqlite(store.pool().clone(), store))
-            }
-            _ => bail!("{url} is not the address of a database that Postrider knows"),
-        }
+        let options = Connect {
+            connections,
+            application_name: name.into(),
+            create: true,
+            connect_timeout: CONNECT_TIMEOUT,
+            ..Connect::default()
+        };
+        let store = AnyStore::connect(url, &options).await?;
+        store.ping().await?;
+        Ok(Self(store))
     }
 
     /// The store.
     pub fn store(&self) -> Arc<dyn Store> {
-        on_each!(self, _pool, store => Arc::new(store.clone()))
+        self.0.store()
     }
 
     /// Migrates the outbox and makes the ledger.
     pub async fn prepare(&self) -> Result<()> {
-        on_each!(self, pool, store => {
-            store.migrate().await?;
+        self.0.migrate().await?;
+        on_each!(self, pool, _store => {
             sqlx::raw_sql("create table ledger (id char(36) primary key)").execute(pool).await?;
         });
         Ok(())

@@ -6,6 +6,8 @@ mod claimed;
 mod doorbell;
 pub mod enqueue;
 mod error;
+mod examine;
+mod grants;
 pub mod migrate;
 mod retain;
 mod run;

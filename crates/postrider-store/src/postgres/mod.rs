@@ -4,6 +4,8 @@ mod claimed;
 mod doorbell;
 pub mod enqueue;
 mod error;
+mod examine;
+mod grants;
 pub mod migrate;
 mod run;
 pub mod statements;

@@ -14,11 +14,11 @@ const NORMAL: i64 = 1;
 const FULL: i64 = 2;
 
 /// How the database is set up.
-struct Settings {
-    version: String,
+pub(super) struct Settings {
+    pub version: String,
     has_json: bool,
-    journal_mode: String,
-    synchronous: i64,
+    pub journal_mode: String,
+    pub synchronous: i64,
 }
 
 /// Refuses a database on which promises could not be kept.
@@ -38,7 +38,7 @@ pub(super) fn names_are_plain(names: &Names) -> Result<(), StoreError> {
     }
 }
 
-async fn read(connection: &mut SqliteConnection) -> Result<Settings, sqlx::Error> {
+pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Settings, sqlx::Error> {
     let version = sqlx::query("select sqlite_version()").fetch_one(&mut *connection).await?.try_get(0)?;
     let has_json = match sqlx::query("select json_valid('1')").fetch_one(&mut *connection).await {
         Err(error) if code(&error) == Some(UNKNOWN) => false,
@@ -50,7 +50,7 @@ async fn read(connection: &mut SqliteConnection) -> Result<Settings, sqlx::Error
 }
 
 impl Settings {
-    fn check(&self, relaxed: bool) -> Result<(), StoreError> {
+    pub fn check(&self, relaxed: bool) -> Result<(), StoreError> {
         let mut parts = self.version.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
         if (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) < OLDEST_VERSION {
             return Err(refused(format!(

@@ -1,0 +1,91 @@
+//! The account: neither too much nor too little.
+
+use postrider_core::operate::Finding;
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use super::MySqlStore;
+use crate::mysql::error::number;
+
+/// Statements whose plan only those may ask for who may run them, with what they need.
+const NEEDED: [(&str, &str); 3] = [
+    ("explain select * from {table} limit 0", "select"),
+    (
+        "explain update {table} set status = status, attempts = attempts, next_attempt_at = next_attempt_at, locked_by = null, \
+         locked_until = null, last_error = null, updated_at = updated_at, delivered_at = null where seq = 0",
+        "update (status, attempts, next_attempt_at, locked_by, locked_until, last_error, updated_at, delivered_at)",
+    ),
+    ("explain delete from {table} where seq = 0", "delete"),
+];
+
+/// Whether the account may not do it: to a table, to a column, at all.
+pub(super) fn is_denied(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(1142 | 1143 | 1227 | 1044 | 1345))
+}
+
+pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Vec<Finding>, sqlx::Error> {
+    let account: String = sqlx::query_scalar("select cast(current_user() as char)").fetch_one(&mut *connection).await?;
+    let (name, host) = account.rsplit_once('@').unwrap_or((&account, "%"));
+    let quoted = format!("`{}`@`{}`", name.replace('`', "``"), host.replace('`', "``"));
+    let mut grants = Vec::new();
+    for (probe, privilege) in NEEDED {
+        match sqlx::raw_sql(AssertSqlSafe(store.text(probe))).fetch_all(&mut *connection).await {
+            Err(error) if is_denied(&error) => {
+                grants.push(store.text(&format!("grant {privilege} on {{table}} to {quoted}")));
+            }
+            answer => drop(answer?),
+        }
+    }
+    let lacking = match grants.is_empty() {
+        true => Finding::fine("privileges", format!("the account {account} may claim and settle")),
+        false => Finding::problem(
+            "privileges",
+            format!("the account {account} lacks {} of the privileges that a relay needs", grants.len()),
+            format!("run: {}", grants.join("; ")),
+        ),
+    };
+    Ok(vec![power(connection, &account).await?, lacking])
+}
+
+/// Privileges with which a mistake is a large one.
+async fn power(connection: &mut MySqlConnection, account: &str) -> Result<Finding, sqlx::Error> {
+    const NAME: &str = "role";
+    let rows = sqlx::raw_sql("show grants").fetch_all(connection).await?;
+    let mut strong = false;
+    for row in &rows {
+        let line: Vec<u8> = row.try_get_unchecked(0)?;
+        strong |= is_strong(&String::from_utf8_lossy(&line));
+    }
+    Ok(match strong {
+        true => Finding::warning(
+            NAME,
+            format!("the account {account} may alter and drop tables"),
+            "log in as an account of its own; postrider grants prints what it needs",
+        ),
+        false => Finding::fine(NAME, format!("the account {account} may neither alter nor drop tables")),
+    })
+}
+
+/// Whether a line of `show grants` lets somebody change tables themselves.
+fn is_strong(line: &str) -> bool {
+    let privileges = line.trim_start_matches("GRANT ").split(" ON ").next().unwrap_or_default();
+    privileges.split(", ").any(|word| matches!(word, "ALL PRIVILEGES" | "ALL" | "ALTER" | "DROP" | "SUPER" | "CREATE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_that_can_drop_a_table_is_told_from_one_that_cannot() {
+        for strong in ["GRANT ALL PRIVILEGES ON *.* TO `a`@`%`", "GRANT SELECT, DROP ON `shop`.* TO `a`@`%`"] {
+            assert!(is_strong(strong), "{strong}");
+        }
+        for weak in [
+            "GRANT USAGE ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*1'",
+            "GRANT SELECT, UPDATE (status, attempts), DELETE ON `shop`.`outbox_messages` TO `a`@`%`",
+            "GRANT CREATE TEMPORARY TABLES ON `shop`.* TO `a`@`%`",
+        ] {
+            assert!(!is_strong(weak), "{weak}");
+        }
+    }
+}

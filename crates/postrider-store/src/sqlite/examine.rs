@@ -1,0 +1,144 @@
+//! Looking for what is set up wrong. Reads the file's settings and schema, and changes nothing: the write lock is taken once
+//! and given back.
+
+mod file;
+mod schema;
+
+use postrider_core::operate::Finding;
+use postrider_core::store::StoreError;
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+
+use super::error::{code, for_relay, is_conflict};
+use super::{SqliteStore, migrate, settings};
+use crate::examine::{Thresholds, from_error, now_micros};
+
+/// The shortest wait for the write lock that rides out a neighbour's transaction, in milliseconds.
+const SHORTEST_WAIT: i64 = 1_000;
+/// The page size that SQLite has made files with since 2016.
+const USUAL_PAGE: i64 = 4_096;
+
+impl SqliteStore {
+    /// Looks for what is set up wrong, and says how to mend it. Changes nothing.
+    pub async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.examine_within(&Thresholds::default()).await
+    }
+
+    /// [`examine`](Self::examine) with other thresholds.
+    pub async fn examine_within(&self, thresholds: &Thresholds) -> Result<Vec<Finding>, StoreError> {
+        let failed = |error| for_relay("examine", error);
+        settings::names_are_plain(&self.names)?;
+        let mut connection = self.runner.pool.acquire().await.map_err(failed)?;
+        let connection = &mut *connection;
+        let mut findings = self.settings(connection).await.map_err(failed)?;
+        findings.push(writable(connection).await.map_err(failed)?);
+        let path = self.runner.pool.connect_options().get_filename().to_owned();
+        findings.extend(file::look(&path, thresholds));
+        let (version, is_there) = crate::examine::schema(self.pending().await, migrate::LATEST)?;
+        findings.push(version);
+        if is_there {
+            findings.extend(schema::look(connection, self).await.map_err(failed)?);
+            findings.push(self.clock(connection, thresholds).await.map_err(failed)?);
+            findings.push(self.damage(connection, thresholds).await.map_err(failed)?);
+        }
+        Ok(findings)
+    }
+
+    async fn settings(&self, connection: &mut SqliteConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        let settings = settings::read(connection).await?;
+        let mut findings = vec![match settings.check(self.runner.relaxed) {
+            Err(error) => from_error("settings", &error),
+            Ok(()) => Finding::fine(
+                "settings",
+                format!(
+                    "SQLite {}, journal mode {}, synchronous {}",
+                    settings.version, settings.journal_mode, settings.synchronous
+                ),
+            ),
+        }];
+        let wait = number(connection, "pragma busy_timeout").await?;
+        findings.push(match wait < SHORTEST_WAIT {
+            true => Finding::warning(
+                "busy-timeout",
+                format!("a connection waits {wait} ms for the write lock, so a neighbour's transaction is answered with an error"),
+                "open the file with a busy time-out of 5 seconds",
+            ),
+            false => Finding::fine("busy-timeout", format!("a connection waits {wait} ms for the write lock")),
+        });
+        let page = number(connection, "pragma page_size").await?;
+        findings.push(match page < USUAL_PAGE {
+            true => Finding::warning(
+                "page-size",
+                format!("the file's pages have {page} bytes, so a message takes many of them"),
+                "stop all programs that use the file, then run: pragma journal_mode = delete; pragma page_size = 4096; vacuum; pragma journal_mode = wal",
+            ),
+            false => Finding::fine("page-size", format!("the file's pages have {page} bytes")),
+        });
+        Ok(findings)
+    }
+
+    /// Relays note the latest time that they have seen.
+    async fn clock(&self, connection: &mut SqliteConnection, thresholds: &Thresholds) -> Result<Finding, sqlx::Error> {
+        const NAME: &str = "clock-set-back";
+        let sql = self.text("select coalesce(max(seen), 0) from {clock}");
+        let seen: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await?;
+        let ahead = seen - now_micros();
+        Ok(match ahead > crate::clock::micros(thresholds.clock_skew) {
+            true => Finding::warning(
+                NAME,
+                format!(
+                    "a relay has seen a time that is {} s ahead of this host's clock: the clock was set back, or the file comes from elsewhere",
+                    ahead / 1_000_000
+                ),
+                "synchronise the clock with NTP; a running relay moves its rows' times back by itself",
+            ),
+            false => Finding::fine(NAME, "no relay has seen a later time than this host's clock shows"),
+        })
+    }
+
+    async fn damage(&self, connection: &mut SqliteConnection, thresholds: &Thresholds) -> Result<Finding, sqlx::Error> {
+        const NAME: &str = "damage";
+        let bytes = number(connection, "pragma page_count").await? * number(connection, "pragma page_size").await?;
+        if bytes > thresholds.checked_bytes {
+            let what = format!("the file has {bytes} bytes and was not looked through; pragma quick_check does it");
+            return Ok(Finding::fine(NAME, what));
+        }
+        let sql = format!("pragma quick_check(\"{}\")", self.names.table());
+        let answer: String = sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await?;
+        // The answer may quote a value, so it is not shown.
+        Ok(match answer == "ok" {
+            true => Finding::fine(NAME, "the table was looked through and is sound"),
+            false => Finding::problem(
+                NAME,
+                "the table is damaged",
+                "run pragma integrity_check to see where, and restore the file from a backup",
+            ),
+        })
+    }
+
+    /// A template with the outbox's names, its header left out.
+    fn text(&self, template: &str) -> String {
+        super::statements::render(&self.names, template, &[])
+    }
+}
+
+async fn number(connection: &mut SqliteConnection, pragma: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(pragma).persistent(false).fetch_one(connection).await
+}
+
+/// Takes the write lock and gives it back.
+async fn writable(connection: &mut SqliteConnection) -> Result<Finding, sqlx::Error> {
+    const NAME: &str = "writable";
+    match connection.begin_with("begin immediate").await {
+        Ok(transaction) => {
+            transaction.rollback().await?;
+            Ok(Finding::fine(NAME, "the file can be written"))
+        }
+        Err(error) if code(&error).is_some_and(is_conflict) => Ok(Finding::warning(
+            NAME,
+            "somebody holds the write lock for longer than a connection waits for it",
+            "look for programs that keep transactions open",
+        )),
+        Err(error) if code(&error).is_some() => Ok(from_error(NAME, &for_relay("writing", error))),
+        Err(error) => Err(error),
+    }
+}
