@@ -85,6 +85,13 @@ impl Source {
         texts.iter().map(|text| Ok(text.trim().parse()?)).collect()
     }
 
+    /// Runs statements, one or several.
+    pub async fn run(&self, sql: &str) -> Result<()> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        on_each!(self, pool, _store => { sqlx::raw_sql(sql).execute(pool).await?; });
+        Ok(())
+    }
+
     /// The number that a query answers.
     pub async fn count(&self, sql: &str) -> Result<i64> {
         let sql = AssertSqlSafe(sql.to_owned());

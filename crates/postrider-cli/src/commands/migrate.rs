@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use postrider::any::Roles;
+use postrider::Roles;
 
 use crate::args::Migrate;
 use crate::exit::Failure;
@@ -45,12 +45,11 @@ async fn print_pending(opened: &target::Opened) -> Result<(), Failure> {
 
 /// The grants are text: the database need not answer.
 async fn print_grants(migrate: &Migrate) -> Result<ExitCode, Failure> {
-    let roles =
-        Roles { producer: migrate.producer.clone(), relay: migrate.relay.clone(), operator: migrate.operator.clone() };
+    let roles = Roles::new(&migrate.producer, &migrate.relay, &migrate.operator)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     for (name, source) in migrate.target.sources()? {
         let store = target::connect(&source, Missing::Refuse).await?;
-        let grants = store.grants(&roles).map_err(|error| Failure::usage(error.to_string()))?;
-        line(&format!("-- {name}\n{grants}"))?;
+        line(&format!("-- {name}\n{}", store.grants(&roles).trim_end()))?;
     }
     Ok(super::done())
 }

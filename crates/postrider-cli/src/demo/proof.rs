@@ -72,14 +72,12 @@ impl Proof {
 
 /// Says how to look at what is left.
 pub fn say_how_to_look(file: &Path) {
-    let sql = "select id, topic, key, status, attempts, datetime(delivered_at / 1000000, 'unixepoch') as delivered from outbox_messages limit 5";
-    println!("\nEverything is in {}. To look at it:", file.display());
-    println!("  sqlite3 -box '{}' \"{sql}\"", file.display());
-    println!("or, where there is no sqlite3:");
-    println!(
-        "  python3 -c 'import sqlite3; print(*sqlite3.connect(\"{}\").execute(\"select status, count(*), max(attempts) from outbox_messages group by 1\"), sep=\"\\n\")'",
-        file.display()
-    );
+    let command = if std::env::var_os("CARGO").is_some() { "cargo run --" } else { "postrider" };
+    let url = format!("sqlite:{}", file.display());
+    println!("\nEverything is in {}. Look at it, and play with it:", file.display());
+    println!("  {command} status --database-url '{url}'");
+    println!("  {command} enqueue --database-url '{url}' -n shop -t order.placed '{{\"order\": 4711}}'");
+    println!("  {command} run --database-url '{url}' --sink stdout");
 }
 
 /// The duration that so many in a hundred stay within.

@@ -13,7 +13,8 @@ async fn a_first_event_needs_three_commands_and_no_file() -> Result<()> {
         assert!(before.err.contains("run postrider migrate"), "{before:?}");
 
         site.postrider(&["migrate"]).await?.succeeded()?;
-        let id = site.postrider(&["enqueue", "-n", "shop", "-t", "order.placed", r#"{"order": 7}"#]).await?.succeeded()?;
+        let id =
+            site.postrider(&["enqueue", "-n", "shop", "-t", "order.placed", r#"{"order": 7}"#]).await?.succeeded()?;
         let mut relay = Relay::spawn(&["--sink", "stdout"], &[("POSTRIDER_DATABASE_URL", &site.url)])?;
         within(PATIENCE, "a line", || async { relay.out().contains('\n') }).await.with_context(|| relay.log())?;
         let line: serde_json::Value = serde_json::from_str(relay.out().lines().next().context("a line")?)?;
@@ -52,8 +53,25 @@ async fn enqueue_takes_everything_a_message_has() -> Result<()> {
         let tenant = uuid::Uuid::new_v4().to_string();
         let dedupe = format!("{tenant}/7");
         let all = [
-            "enqueue", "-n", "shop", "-t", "t", "-k", "k", "--tenant", &tenant, "--dedupe-key", &dedupe, "-H", "a=b=c",
-            "--max-attempts", "3", "--delay", "1h", "--json", "[1]",
+            "enqueue",
+            "-n",
+            "shop",
+            "-t",
+            "t",
+            "-k",
+            "k",
+            "--tenant",
+            &tenant,
+            "--dedupe-key",
+            &dedupe,
+            "-H",
+            "a=b=c",
+            "--max-attempts",
+            "3",
+            "--delay",
+            "1h",
+            "--json",
+            "[1]",
         ];
         let first = site.postrider(&all).await?.succeeded()?.json()?;
         let second = site.postrider(&all).await?.succeeded()?.json()?;
@@ -76,13 +94,16 @@ async fn enqueue_takes_everything_a_message_has() -> Result<()> {
 async fn enqueue_takes_lines_files_and_bytes_and_refuses_what_is_wrong() -> Result<()> {
     let site = Site::sqlite().await?.migrated().await?;
     let lines: String = (0..1_203).map(|n| format!("{{\"n\": {n}}}\n")).collect();
-    let ran = site.postrider_with(&["enqueue", "-n", "n", "-t", "t", "--lines"], &[], Some(&lines)).await?.succeeded()?;
+    let ran =
+        site.postrider_with(&["enqueue", "-n", "n", "-t", "t", "--lines"], &[], Some(&lines)).await?.succeeded()?;
     assert_eq!(ran.out, "enqueued 1203 messages\n");
     assert_eq!(site.count("pending").await?, 1_203);
 
     let file = site.file("payload", "\u{0}\u{1}not json")?.display().to_string();
-    let ran =
-        site.postrider(&["enqueue", "-n", "n", "-t", "bytes", "--content-type", "x/y", "--file", &file]).await?.succeeded()?;
+    let ran = site
+        .postrider(&["enqueue", "-n", "n", "-t", "bytes", "--content-type", "x/y", "--file", &file])
+        .await?
+        .succeeded()?;
     let shown = site.postrider(&["dead", "show", ran.out.trim(), "--json"]).await?.succeeded()?.json()?;
     assert_eq!(shown["payload_base64"], "AAFub3QganNvbg==");
 
@@ -112,11 +133,16 @@ async fn s2_26_status_counts_by_state_namespace_and_topic() -> Result<()> {
         assert_eq!((&status["pending"], &status["due"], &status["dead"]), (&json!(5), &json!(4), &json!(0)));
         let topics = status["topics"].as_array().context("topics")?;
         let of = |namespace: &str, topic: &str| {
-            topics.iter().find(|row| row["namespace"] == namespace && row["topic"] == topic).cloned().unwrap_or_default()
+            topics
+                .iter()
+                .find(|row| row["namespace"] == namespace && row["topic"] == topic)
+                .cloned()
+                .unwrap_or_default()
         };
         assert_eq!((&of("shop", "a")["messages"], &of("shop", "a")["due"]), (&json!(3), &json!(2)));
         assert_eq!(of("billing", "a")["last_minute"], 1);
-        let narrowed = site.postrider(&["status", "--json", "-n", "billing", "--no-delivered"]).await?.succeeded()?.json()?;
+        let narrowed =
+            site.postrider(&["status", "--json", "-n", "billing", "--no-delivered"]).await?.succeeded()?.json()?;
         assert_eq!(narrowed["pending"], 1);
         let table = site.postrider(&["status"]).await?.succeeded()?.out;
         assert!(table.contains("5 pending (4 due, the oldest for"), "{table}");

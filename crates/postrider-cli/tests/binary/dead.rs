@@ -16,18 +16,21 @@ async fn s2_20_a_message_dies_is_looked_at_mended_and_replayed() -> Result<()> {
         let file = site.file("postrider.toml", &config(&site.url, &receiver.url, ""))?;
         let mut relay = Relay::with_config(&file).await?;
         let payload = r#"{"order": "canary-payload"}"#;
-        let id = site.postrider(&["enqueue", "-n", "shop", "-t", "order.placed", "-k", "7", payload]).await?.succeeded()?;
+        let id =
+            site.postrider(&["enqueue", "-n", "shop", "-t", "order.placed", "-k", "7", payload]).await?.succeeded()?;
         let id = id.out.trim();
         let other = site.postrider(&["enqueue", "-n", "shop", "-t", "other", "1"]).await?.succeeded()?;
         let died = || async { site.count("dead").await.is_ok_and(|dead| dead == 2) };
         within(PATIENCE, "two deaths", died).await.with_context(|| relay.log())?;
 
-        let listed = site.postrider(&["dead", "list", "--json", "--topic", "order.placed"]).await?.succeeded()?.json_lines()?;
+        let listed =
+            site.postrider(&["dead", "list", "--json", "--topic", "order.placed"]).await?.succeeded()?.json_lines()?;
         assert_eq!(listed.len(), 1);
         assert_eq!((&listed[0]["id"], &listed[0]["attempts"]), (&json!(id), &json!(1)));
         assert!(listed[0]["last_error"].as_str().is_some_and(|error| error.contains("422")), "{listed:?}");
         assert!(listed[0].get("payload").is_none(), "a list shows no payloads");
-        let table = site.postrider(&["dead", "list", "--error", "422", "--since", "1h", "--key", "7"]).await?.succeeded()?;
+        let table =
+            site.postrider(&["dead", "list", "--error", "422", "--since", "1h", "--key", "7"]).await?.succeeded()?;
         assert!(table.out.contains(id) && !table.out.contains("canary"), "{table:?}");
         assert!(!table.out.contains(other.out.trim()), "{table:?}");
         let shown = site.postrider(&["dead", "show", id]).await?.succeeded()?.out;
@@ -78,7 +81,8 @@ async fn s24_a_replay_is_bounded_by_rate_limit_and_confirmation() -> Result<()> 
     assert_eq!(site.count("dead").await?, 60);
     let none = site.postrider(&["dead", "replay", "--error", "b_om", "--yes", "--json"]).await?.succeeded()?.json()?;
     assert_eq!(none["replayed"], 0, "no wildcards");
-    let some = site.postrider(&["dead", "replay", "--all", "--limit", "7", "--yes", "--json"]).await?.succeeded()?.json()?;
+    let some =
+        site.postrider(&["dead", "replay", "--all", "--limit", "7", "--yes", "--json"]).await?.succeeded()?.json()?;
     assert_eq!(some["replayed"], 7);
 
     let begun = std::time::Instant::now();

@@ -21,10 +21,15 @@ async fn s3_42_readiness_fails_when_the_database_or_a_sink_does_not_answer() -> 
     let database = Proxy::start(([127, 0, 0, 1], server.port()).into()).await?;
     let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let url = site.url.replace(&format!(":{}/", server.port()), &format!(":{}/", database.port()));
-    let mut relay = Relay::with_config(&site.file("postrider.toml", &config(&url, &format!("http://{free}"), ""))?).await?;
+    let mut relay =
+        Relay::with_config(&site.file("postrider.toml", &config(&url, &format!("http://{free}"), ""))?).await?;
 
     let answer = becomes(&relay, "/readyz", 503).await?;
-    assert_eq!((&answer["sources"][0]["ready"], &answer["sinks"][0]["ready"]), (&true.into(), &false.into()), "{answer}");
+    assert_eq!(
+        (&answer["sources"][0]["ready"], &answer["sinks"][0]["ready"]),
+        (&true.into(), &false.into()),
+        "{answer}"
+    );
     assert_eq!(relay.get("/healthz").await?.0, 200, "the relay itself is well");
     let _receiver = Receiver::start_on(free).await?;
     becomes(&relay, "/readyz", 200).await?;
@@ -46,7 +51,8 @@ async fn t22_health_goes_red_when_there_is_no_progress_although_the_process_live
     let database = Proxy::start(([127, 0, 0, 1], server.port()).into()).await?;
     let url = site.url.replace(&format!(":{}/", server.port()), &format!(":{}/", database.port()));
     let receiver = Receiver::start().await?;
-    let text = config(&url, &receiver.url, "lease = \"3s\"\npoll_interval = \"200ms\"") + "[admin]\nstalled_after = \"4s\"\n";
+    let text =
+        config(&url, &receiver.url, "lease = \"3s\"\npoll_interval = \"200ms\"") + "[admin]\nstalled_after = \"4s\"\n";
     let relay = Relay::with_config(&site.file("postrider.toml", &text)?).await?;
     becomes(&relay, "/healthz", 200).await?;
     database.set(Mode::Blackhole);
@@ -102,7 +108,8 @@ async fn s2_22_metrics_are_read_by_the_parser_of_the_prometheus_client() -> Resu
         site.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;
     }
     receiver.until(5).await?;
-    let counted = || async { relay.get("/metrics").await.is_ok_and(|(_, text)| text.contains("outcome=\"accepted\"} 5")) };
+    let counted =
+        || async { relay.get("/metrics").await.is_ok_and(|(_, text)| text.contains("outcome=\"accepted\"} 5")) };
     within(PATIENCE, "the count", counted).await?;
     let text = relay.get("/metrics").await?.1;
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -115,7 +122,13 @@ async fn s2_22_metrics_are_read_by_the_parser_of_the_prometheus_client() -> Resu
     anyhow::ensure!(parsed.status.success(), "{}", String::from_utf8_lossy(&parsed.stderr));
     let families: Value = serde_json::from_slice(&parsed.stdout)?;
     assert_eq!(families["postrider_published"]["accepted"], 5.0, "{families}");
-    for family in ["postrider_due", "postrider_dead", "postrider_delivery_seconds", "postrider_build_info", "process_resident_memory_bytes"] {
+    for family in [
+        "postrider_due",
+        "postrider_dead",
+        "postrider_delivery_seconds",
+        "postrider_build_info",
+        "process_resident_memory_bytes",
+    ] {
         assert!(families.get(family).is_some(), "{family}: {families}");
     }
     Ok(())
@@ -131,7 +144,8 @@ async fn postrider_health_asks_the_endpoint() -> Result<()> {
     let well = postrider(&["health", "--address", &address, "--ready"], &[], None, directory).await?.succeeded()?;
     assert_eq!(well.json()?["ready"], true);
     assert_eq!(relay.stop().await?, 0);
-    let gone = postrider(&["health"], &[("POSTRIDER__ADMIN__LISTEN", &address)], None, directory).await?.failed_with(1)?;
+    let gone =
+        postrider(&["health"], &[("POSTRIDER__ADMIN__LISTEN", &address)], None, directory).await?.failed_with(1)?;
     assert!(gone.err.contains("does not answer"), "{gone:?}");
     Ok(())
 }
@@ -157,9 +171,7 @@ async fn systemd_is_told_of_readiness_life_reload_and_stop() -> Result<()> {
     let mut relay = Relay::spawn(&["--config", &file], &variables)?;
     let hears = |word: &'static str| {
         let heard = heard.clone();
-        async move {
-            within(PATIENCE, word, || async { heard.lock().is_ok_and(|heard| heard.contains(word)) }).await
-        }
+        async move { within(PATIENCE, word, || async { heard.lock().is_ok_and(|heard| heard.contains(word)) }).await }
     };
     hears("READY=1").await?;
     hears("WATCHDOG=1").await?;
@@ -176,7 +188,8 @@ async fn systemd_is_told_of_readiness_life_reload_and_stop() -> Result<()> {
 async fn traces_are_sent_when_a_collector_is_named() -> Result<()> {
     let site = Site::sqlite().await?.migrated().await?;
     let (receiver, collector) = (Receiver::start().await?, Receiver::start().await?);
-    let text = config(&site.url, &receiver.url, "") + &format!("[trace]\notlp_endpoint = \"{}/v1/traces\"\n", collector.url);
+    let text =
+        config(&site.url, &receiver.url, "") + &format!("[trace]\notlp_endpoint = \"{}/v1/traces\"\n", collector.url);
     let mut relay = Relay::with_config(&site.file("postrider.toml", &text)?).await?;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let parent = format!("traceparent=00-{trace}-00f067aa0ba902b7-01");
@@ -185,10 +198,10 @@ async fn traces_are_sent_when_a_collector_is_named() -> Result<()> {
     assert!(arrivals[0].header("traceparent").contains(trace), "{arrivals:?}");
     assert_eq!(relay.stop().await?, 0);
     let sent = collector.arrivals().clone();
-    let bytes: Vec<u8> = (0..trace.len()).step_by(2).map(|at| u8::from_str_radix(&trace[at..at + 2], 16).expect("hex")).collect();
+    let bytes: Vec<u8> =
+        (0..trace.len()).step_by(2).map(|at| u8::from_str_radix(&trace[at..at + 2], 16).expect("hex")).collect();
     let with_trace = sent.iter().filter(|arrival| arrival.path == "/v1/traces");
     let found = with_trace.clone().any(|arrival| arrival.body.windows(16).any(|window| window == bytes));
     assert!(found, "{} exports, none with the producer's trace", with_trace.count());
     Ok(())
 }
-

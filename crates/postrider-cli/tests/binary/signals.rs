@@ -41,7 +41,8 @@ async fn r28_sigterm_with_a_hung_sink_ends_at_the_end_of_the_grace_with_a_code()
     let site = Site::postgres().await?.migrated().await?;
     let receiver = Receiver::start().await?;
     receiver.answer(200, Duration::from_secs(60));
-    let text = config(&site.url, &receiver.url, "lease = \"5s\"\npoll_interval = \"200ms\"") + "[relay]\nshutdown_grace = \"2s\"\n";
+    let text = config(&site.url, &receiver.url, "lease = \"5s\"\npoll_interval = \"200ms\"")
+        + "[relay]\nshutdown_grace = \"2s\"\n";
     let file = site.file("postrider.toml", &text)?;
     let id = site.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?.out;
     let mut relay = Relay::with_config(&file).await?;
