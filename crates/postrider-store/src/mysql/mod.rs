@@ -7,6 +7,7 @@ mod doorbell;
 pub mod enqueue;
 mod error;
 pub mod migrate;
+mod operate;
 mod retain;
 mod run;
 mod scope;

@@ -5,6 +5,7 @@ mod doorbell;
 pub mod enqueue;
 mod error;
 pub mod migrate;
+mod operate;
 mod run;
 pub mod statements;
 mod store;

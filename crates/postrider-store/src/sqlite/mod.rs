@@ -7,6 +7,7 @@ pub mod enqueue;
 mod error;
 mod flight;
 pub mod migrate;
+mod operate;
 mod run;
 mod settings;
 pub mod statements;
