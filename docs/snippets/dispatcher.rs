@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use postrider::store::{Delivered, Replay};
+use postrider::operate::{Change, Filter};
+use postrider::store::Delivered;
 use postrider::{
-    ClaimedMessage, ConfigError, Dispatcher, Names, Outcome, PostgresStore, PublishError, Scope, Sink, Store, callback,
+    ClaimedMessage, ConfigError, Dispatcher, Names, Operator, Outcome, PostgresStore, PublishError, Scope, Sink,
+    callback,
 };
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -68,8 +70,9 @@ async fn behind_pgbouncer(options: PgConnectOptions) -> Result<PostgresStore, sq
 
 async fn replay(pool: PgPool) -> anyhow::Result<()> {
     let store = PostgresStore::new(pool, Names::default());
-    let which = Replay { scope: Scope::namespace("shop"), topic: Some("order.placed".into()), ids: None, limit: 100 };
-    let replayed = store.replay(&which).await?;
+    let filter = Filter { topic: Some("order.placed".into()), ..Filter::default() };
+    let change = Change { who: "ann@example.org".into(), filter, limit: 100 };
+    let replayed = store.replay(&change).await?;
     println!("{} messages are pending again", replayed.len());
     Ok(())
 }

@@ -293,19 +293,6 @@ pub enum Finished {
     Dead,
 }
 
-/// Dead rows to put back to pending, attempts reset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replay {
-    /// Whose rows.
-    pub scope: Scope,
-    /// Only rows of this topic.
-    pub topic: Option<String>,
-    /// Only these rows.
-    pub ids: Option<Vec<Uuid>>,
-    /// The most rows in this call.
-    pub limit: u32,
-}
-
 /// How a source is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -366,9 +353,6 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes finished rows of a certain age; answers how many. One caller at a time does the work, the
     /// others are answered zero.
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError>;
-
-    /// Puts dead rows back to pending; answers which.
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError>;
 
     /// Counts what waits, runs and is dead.
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError>;

@@ -8,7 +8,7 @@ mod ping;
 use std::sync::Arc;
 
 use postrider_core::message::{Enqueued, Message};
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Operator};
 use postrider_core::store::{Capabilities, Store, StoreError, StoreErrorKind};
 
 pub use crate::migration::Pending;
@@ -90,6 +90,11 @@ impl AnyStore {
 
     /// The store, as a relay sees it.
     pub fn store(&self) -> Arc<dyn Store> {
+        on_each!(self, store => Arc::new(store.clone()))
+    }
+
+    /// The store, as its operator sees it.
+    pub fn operator(&self) -> Arc<dyn Operator> {
         on_each!(self, store => Arc::new(store.clone()))
     }
 

@@ -78,7 +78,7 @@ fn message(row: ClaimedRow, worker: Uuid, claimed_at: i64) -> ClaimedMessage {
 }
 
 /// Headers are an object of strings; what a plain insert wrote otherwise is passed on as its JSON text.
-fn headers(text: &str) -> Headers {
+pub(crate) fn headers(text: &str) -> Headers {
     let values: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
     let as_text = |value| match value {
         serde_json::Value::String(text) => text,

@@ -24,6 +24,8 @@ mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 pub mod names;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "memory"))]
+mod operate;
 #[cfg(feature = "mysql")]
 mod pick;
 #[cfg(feature = "postgres")]

@@ -8,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use postrider::store::{
-    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats,
-    StoreError, Swept,
+    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Scope, Settled, Stats, StoreError,
+    Swept,
 };
 use postrider::{Doorbell, Lease, Store};
-use uuid::Uuid;
 
 /// Where a process can be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,10 +169,6 @@ impl Store for CrashingStore {
             crash_after(async move { store.purge(&purge).await.map(drop) }).await;
         }
         self.store.purge(purge).await
-    }
-
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
-        self.store.replay(replay).await
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::memory::{ManualClock, StoredMessage};
-use postrider::{EnqueueError, Enqueued, MemoryStore, MemoryTransaction, Message, State, Store};
+use postrider::{EnqueueError, Enqueued, MemoryStore, MemoryTransaction, Message, Operator, State};
 use testkit::conformance::{Harness, RowView};
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ impl Harness for Memory {
         Self { store: MemoryStore::with_clock(clock.clone()), clock }
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn Operator> {
         Arc::new(self.store.clone())
     }
 

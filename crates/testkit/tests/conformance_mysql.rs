@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::Scope;
-use postrider::{EnqueueError, Enqueued, Message, MySqlStore, Names, Outbox, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, MySqlStore, Names, Operator, Outbox, State, Store};
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use sqlx::mysql::{MySqlPoolOptions, MySqlRow};
 use sqlx::{MySql, MySqlPool, Row, Transaction};
@@ -37,7 +37,7 @@ impl<const CALCUTTA: bool> Harness for OnMySql<CALCUTTA> {
         Self { store, pool }
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn Operator> {
         Arc::new(self.store.clone())
     }
 

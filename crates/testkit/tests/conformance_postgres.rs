@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::Scope;
-use postrider::{EnqueueError, Enqueued, Message, Names, PostgresStore, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, Names, Operator, PostgresStore, State, Store};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{PgPool, Postgres, Row, Transaction};
 use testkit::conformance::{Harness, RowView};
@@ -53,7 +53,7 @@ impl<const POOLED: bool> Harness for OnPostgres<POOLED> {
         Self { store, pool, producers }
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn Operator> {
         Arc::new(self.store.clone())
     }
 

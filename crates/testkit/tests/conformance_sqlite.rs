@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use postrider::{EnqueueError, Enqueued, Message, Names, Outbox, SqliteStore, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, Names, Operator, Outbox, SqliteStore, State};
 use sea_orm::{DatabaseConnection, SqlxSqliteConnector};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow};
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
@@ -34,7 +34,7 @@ impl Harness for OnSqlite {
         Self { store, producers: producers.expect("the file opens"), _directory: directory }
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn Operator> {
         Arc::new(self.store.clone())
     }
 

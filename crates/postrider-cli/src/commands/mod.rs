@@ -26,10 +26,6 @@ impl Scope {
         let namespaces = Some(self.namespace.clone()).filter(|names| !names.is_empty());
         store::Scope { namespaces, tenant: self.tenant }
     }
-
-    fn is_all(&self) -> bool {
-        self.namespace.is_empty() && self.tenant.is_none()
-    }
 }
 
 /// What an operator who was shown a number wants.

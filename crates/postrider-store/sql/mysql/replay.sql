@@ -1,11 +1,7 @@
--- Locks dead rows, oldest first.
--- The scope, topic or null twice, limit
--- Uses {name}_lease_idx.
-select seq, id
-from {table} force index ({name}_lease_idx)
-where status = 'dead' and {unleased}
-  {in_scope}
-  and (? is null or topic = ?)
-order by updated_at, seq
-limit ?
-for update skip locked
+-- Puts messages that this transaction has locked back to pending with all their attempts.
+-- The rows' numbers
+-- Uses the primary key.
+update {table} force index (primary)
+set status = 'pending', attempts = 0, next_attempt_at = {now}, locked_by = null, locked_until = null, updated_at = {now},
+    headers = json_set(headers, '$."{replayed}"', cast({times_replayed} + 1 as char))
+where seq in ({items})

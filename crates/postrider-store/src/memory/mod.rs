@@ -34,6 +34,7 @@ mod assert;
 mod claim;
 mod doorbell;
 mod enqueue;
+mod operate;
 mod retain;
 mod settle;
 mod store;

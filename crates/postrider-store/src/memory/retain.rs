@@ -1,9 +1,9 @@
-//! What happens to rows that nobody holds: sweep, purge, replay, and counting them.
+//! What happens to rows that nobody holds: sweep, purge, and counting them.
 
 use std::time::Duration;
 
 use postrider_core::state::{Event, State, transition};
-use postrider_core::store::{Finished, Purge, Replay, Scope, Stats, Swept};
+use postrider_core::store::{Finished, Purge, Scope, Stats, Swept};
 use uuid::Uuid;
 
 use super::table::{StoredMessage, Table};
@@ -45,6 +45,13 @@ impl Table {
     }
 
     pub fn purge(&mut self, purge: &Purge, now: i64) -> u64 {
+        let rows = self.old(purge, now);
+        rows.iter().for_each(|seq| self.delete(*seq));
+        rows.len() as u64
+    }
+
+    /// The rows that a purge deletes.
+    pub fn old(&self, purge: &Purge, now: i64) -> Vec<i64> {
         let finished_at = |row: &StoredMessage| match (purge.finished, row.status) {
             (Finished::Delivered, State::Delivered) => row.delivered_at_micros,
             (Finished::Dead, State::Dead) => Some(row.updated_at_micros),
@@ -52,27 +59,7 @@ impl Table {
         };
         let latest = now.saturating_sub(micros(purge.older_than));
         let old = |row: &StoredMessage| finished_at(row).is_some_and(|at| at <= latest);
-        let rows = self.oldest(&purge.scope, purge.limit, old, finished_at);
-        rows.iter().for_each(|seq| self.delete(*seq));
-        rows.len() as u64
-    }
-
-    pub fn replay(&mut self, replay: &Replay, now: i64) -> Vec<Uuid> {
-        let meant = |row: &StoredMessage| {
-            transition(row.status, Event::Replay).is_some()
-                && replay.topic.as_ref().is_none_or(|topic| *topic == row.topic)
-                && replay.ids.as_ref().is_none_or(|ids| ids.contains(&row.id))
-        };
-        let rows = self.oldest(&replay.scope, replay.limit, meant, |row| Some(row.updated_at_micros));
-        rows.into_iter().filter_map(|seq| self.put_back(seq, now)).collect()
-    }
-
-    fn put_back(&mut self, seq: i64, now: i64) -> Option<Uuid> {
-        let row = self.rows.get_mut(&seq)?;
-        row.settle(transition(row.status, Event::Replay)?, now);
-        row.attempts = 0;
-        row.next_attempt_at_micros = now;
-        Some(row.id)
+        self.oldest(&purge.scope, purge.limit, old, finished_at)
     }
 
     pub fn stats(&self, scope: &Scope, now: i64) -> Stats {
@@ -101,12 +88,12 @@ impl Table {
         times.min().map(|due_at| between(now, due_at))
     }
 
-    fn in_scope<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = &'a StoredMessage> {
+    pub fn in_scope<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = &'a StoredMessage> {
         self.rows.values().filter(|row| scope.contains(&row.namespace, row.tenant_id))
     }
 
     /// The first rows that are meant, by a time.
-    fn oldest(
+    pub fn oldest(
         &self,
         scope: &Scope,
         limit: u32,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store,
+    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Scope, Settled, Stats, Store,
     StoreError, Swept,
 };
 use tokio::sync::Notify;
@@ -86,7 +86,7 @@ impl MemoryStore {
         self.shared.clock.now_micros()
     }
 
-    fn with_table<T>(&self, run: impl FnOnce(&mut Table, i64) -> T) -> T {
+    pub(super) fn with_table<T>(&self, run: impl FnOnce(&mut Table, i64) -> T) -> T {
         let mut table = self.shared.table();
         let now = self.now_micros();
         run(&mut table, now)
@@ -129,10 +129,6 @@ impl Store for MemoryStore {
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
         Ok(self.with_table(|table, now| table.purge(purge, now)))
-    }
-
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
-        Ok(self.with_table(|table, now| table.replay(replay, now)))
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use postrider_core::message::NewRow;
+use postrider_core::operate::AuditEntry;
 use postrider_core::state::State;
 use postrider_core::store::{Headers, Payload, SUSPECT_AFTER};
 use uuid::Uuid;
@@ -116,6 +117,8 @@ pub(super) struct Table {
     pub keys: HashMap<Key, Holder>,
     /// Which open transaction waits for which other to end.
     pub waiting: HashMap<u64, u64>,
+    /// What operators did, the oldest first.
+    pub audit: Vec<AuditEntry>,
     by_id: HashMap<Uuid, i64>,
     last_seq: i64,
     last_transaction: u64,

@@ -11,13 +11,14 @@ use super::statements::render;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
         name: "enqueue_procedure",
         template: include_str!("../../sql/mysql/migrations/0002_enqueue_procedure.sql"),
     },
+    Migration { version: 3, name: "audit", template: include_str!("../../sql/mysql/migrations/0003_audit.sql") },
 ];
 
 /// The version of the schema that this library writes and reads.

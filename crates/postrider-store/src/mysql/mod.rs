@@ -9,6 +9,7 @@ mod error;
 mod examine;
 mod grants;
 pub mod migrate;
+mod operate;
 mod retain;
 mod run;
 mod scope;

@@ -1,15 +1,17 @@
-//! Sweeping, purging and replaying.
+//! Sweeping and purging.
 
-use postrider_core::store::{Finished, Purge, Replay, Swept};
+use postrider_core::store::{Finished, Purge, Swept};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
-use super::run::{Work, begin, commit, execute, fetch, roll_back};
+use super::operate::write;
+use super::run::{Work, begin, commit, execute, fetch};
 use super::scope::Within;
 use super::statements::StoreStatements;
-use super::types::{Bound, uuid, uuid_or_null};
+use super::types::{Bound, uuid};
 use crate::clock::micros;
+use crate::operate::Note;
 use crate::sql::Portioned;
 
 /// Buries rows whose attempts are spent. They are looked for without locks; only what is found is locked and looked at
@@ -83,6 +85,8 @@ pub(super) struct Purging<'a> {
     pub statements: &'a StoreStatements,
     pub within: Within,
     pub purge: &'a Purge,
+    /// For the audit table, if an operator asked for it.
+    pub note: Option<&'a Note>,
 }
 
 impl Work for Purging<'_> {
@@ -125,84 +129,20 @@ impl Purging<'_> {
             }
         }
         let deleted = each(connection, &self.statements.purge_delete, &found).await?;
+        if let Some(note) = self.note.filter(|_| deleted > 0) {
+            write(connection, self.statements, note, deleted, &[]).await?;
+        }
         commit(connection).await?;
         Ok(deleted)
     }
 }
 
-/// Puts dead rows back to pending.
-pub(super) struct Replaying<'a> {
-    pub statements: &'a StoreStatements,
-    pub within: Within,
-    pub replay: &'a Replay,
-}
-
-impl Work for Replaying<'_> {
-    type Answer = Vec<Uuid>;
-
-    async fn run(&self, connection: &mut MySqlConnection) -> Result<Vec<Uuid>, sqlx::Error> {
-        // A topic is ASCII; comparing its column with anything else would be an illegal mix of collations.
-        if self.replay.topic.as_ref().is_some_and(|topic| !topic.is_ascii()) {
-            return Ok(Vec::new());
-        }
-        begin(connection).await?;
-        let found = match &self.replay.ids {
-            Some(ids) => self.named(connection, ids).await?,
-            None => self.oldest(connection).await?,
-        };
-        if found.is_empty() {
-            roll_back(connection).await?;
-            return Ok(Vec::new());
-        }
-        let rows: Vec<i64> = found.iter().map(|(seq, _)| *seq).collect();
-        each(connection, &self.statements.replay_put, &rows).await?;
-        commit(connection).await?;
-        Ok(found.into_iter().map(|(_, id)| id).collect())
-    }
-}
-
-impl Replaying<'_> {
-    async fn oldest(&self, connection: &mut MySqlConnection) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
-        let mut found = Vec::new();
-        for statement in [&self.statements.replay.unleased, &self.statements.replay.leased] {
-            let room = count(self.replay.limit).saturating_sub(found.len());
-            let after = |bound: &mut Bound| {
-                let topic = &self.replay.topic;
-                bound.add(topic.clone()).add(topic.clone()).count(room);
-            };
-            if room == 0 {
-                break;
-            }
-            for row in self.within.fetch(connection, statement, 1, |_| {}, after).await? {
-                found.push((row.try_get(0)?, uuid(&row, 1)?));
-            }
-        }
-        Ok(found)
-    }
-
-    async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
-        let mut found = Vec::new();
-        for portion in ids.chunks(self.statements.replay_ids.largest()) {
-            let Some((sql, portion)) = self.statements.replay_ids.padded(portion) else { continue };
-            let mut bound = Bound::default();
-            bound.uuids(portion);
-            for row in fetch(connection, sql, bound).await? {
-                let (namespace, topic): (String, String) = (row.try_get(2)?, row.try_get(3)?);
-                let in_scope = self.replay.scope.contains(&namespace, uuid_or_null(&row, 4)?);
-                if in_scope && self.replay.topic.as_ref().is_none_or(|wanted| *wanted == topic) {
-                    found.push((row.try_get::<i64, _>(5)?, row.try_get::<i64, _>(0)?, uuid(&row, 1)?));
-                }
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(count(self.replay.limit));
-        Ok(found.into_iter().map(|(_, seq, id)| (seq, id)).collect())
-    }
-}
-
 /// Runs a statement for all rows, in portions and in the order of their numbers; answers how many it changed.
-async fn each(connection: &mut MySqlConnection, statement: &Portioned, rows: &[i64]) -> Result<u64, sqlx::Error> {
+pub(super) async fn each(
+    connection: &mut MySqlConnection,
+    statement: &Portioned,
+    rows: &[i64],
+) -> Result<u64, sqlx::Error> {
     let mut rows = rows.to_vec();
     rows.sort_unstable();
     let mut changed = 0;
@@ -219,6 +159,6 @@ fn numbers(rows: &[MySqlRow]) -> Result<Vec<i64>, sqlx::Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-fn count(limit: u32) -> usize {
+pub(super) fn count(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

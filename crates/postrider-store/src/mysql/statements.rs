@@ -10,6 +10,7 @@
 //! There are no array parameters, so a statement about a list is rendered for lists of 1, 2, 4 and so on; a list is filled
 //! up to the next size with its last item. Lists stay below a thousand, where MariaDB turns `in (…)` into a subquery.
 
+use postrider_core::operate::REPLAYED;
 use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
 use crate::names::Names;
@@ -138,11 +139,21 @@ pub struct StoreStatements {
     pub purge_delete: Portioned,
     pub purge_lock: Sql,
     pub purge_unlock: Sql,
-    pub replay: FinishedStatement,
-    pub replay_ids: Portioned,
-    pub replay_put: Portioned,
     pub stats: Scoped,
     pub next_lease: Scoped,
+    pub overview: Scoped,
+    pub overview_delivered: Scoped,
+    pub dead: FinishedStatement,
+    pub dead_ids: Portioned,
+    pub dead_pick: FinishedStatement,
+    pub dead_pick_ids: Portioned,
+    pub count_dead: Scoped,
+    pub message: Sql,
+    pub replay: Portioned,
+    pub note: Sql,
+    pub count_purge_delivered: FinishedStatement,
+    pub count_purge_dead: FinishedStatement,
+    pub audit: Sql,
 }
 
 impl StoreStatements {
@@ -193,11 +204,21 @@ impl StoreStatements {
             purge_delete: deleted(template!("purge_delete")),
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
-            replay: finished(template!("replay"), "dead"),
-            replay_ids: rows(template!("replay_ids")),
-            replay_put: rows(template!("replay_put")),
             stats: scoped(template!("stats")),
             next_lease: scoped(template!("next_lease")),
+            overview: scoped(template!("overview")),
+            overview_delivered: scoped(template!("overview_delivered")),
+            dead: finished(template!("dead"), "dead"),
+            dead_ids: rows(template!("dead_ids")),
+            dead_pick: finished(template!("dead_pick"), "dead"),
+            dead_pick_ids: rows(template!("dead_pick_ids")),
+            count_dead: scoped(template!("count_dead")),
+            message: sql(template!("message")),
+            replay: rows(template!("replay")),
+            note: sql(template!("note")),
+            count_purge_delivered: finished(template!("count_purge"), "delivered"),
+            count_purge_dead: finished(template!("count_purge"), "dead"),
+            audit: sql(template!("audit")),
         }
     }
 
@@ -212,8 +233,11 @@ impl StoreStatements {
             ("sweep_spent", &self.sweep_spent),
             ("purge_lock", &self.purge_lock),
             ("purge_unlock", &self.purge_unlock),
+            ("message", &self.message),
+            ("note", &self.note),
+            ("audit", &self.audit),
         ];
-        let scoped: [(_, &Scoped); 12] = [
+        let scoped: [(_, &Scoped); 21] = [
             ("claim_expired", &self.claim_expired),
             ("claim_suspects", &self.claim_suspects),
             ("sweep_crashed", &self.sweep_crashed),
@@ -222,16 +246,25 @@ impl StoreStatements {
             ("purge_delivered by hand", &self.purge_delivered.leased),
             ("purge_dead", &self.purge_dead.unleased),
             ("purge_dead by hand", &self.purge_dead.leased),
-            ("replay", &self.replay.unleased),
-            ("replay by hand", &self.replay.leased),
             ("stats", &self.stats),
             ("next_lease", &self.next_lease),
+            ("overview", &self.overview),
+            ("overview_delivered", &self.overview_delivered),
+            ("dead", &self.dead.unleased),
+            ("dead by hand", &self.dead.leased),
+            ("dead_pick", &self.dead_pick.unleased),
+            ("dead_pick by hand", &self.dead_pick.leased),
+            ("count_dead", &self.count_dead),
+            ("count_purge_delivered", &self.count_purge_delivered.unleased),
+            ("count_purge_delivered by hand", &self.count_purge_delivered.leased),
+            ("count_purge_dead", &self.count_purge_dead.unleased),
+            ("count_purge_dead by hand", &self.count_purge_dead.leased),
         ];
         for (name, statement) in scoped {
             all.push((name, &statement.all));
             all.extend(texts(name, &statement.some));
         }
-        let lists: [(_, &Portioned); 15] = [
+        let lists: [(_, &Portioned); 16] = [
             ("claim_read", &self.claim_read),
             ("claim_take", &self.claim_take),
             ("ack", &self.ack),
@@ -245,8 +278,9 @@ impl StoreStatements {
             ("sweep_lock", &self.sweep_lock),
             ("sweep_bury", &self.sweep_bury),
             ("purge_delete", &self.purge_delete),
-            ("replay_ids", &self.replay_ids),
-            ("replay_put", &self.replay_put),
+            ("dead_ids", &self.dead_ids),
+            ("dead_pick_ids", &self.dead_pick_ids),
+            ("replay", &self.replay),
         ];
         all.extend(lists.into_iter().flat_map(|(name, statement)| texts(name, statement)));
         all
@@ -269,7 +303,36 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 10] = [
+const FRAGMENTS: [(&str, &str); 14] = [
+    // An operator's filter beyond the scope: topic twice, key twice, since twice, until twice, part of the error twice, all
+    // or null.
+    (
+        "{asked}",
+        "and (? is null or topic = ?)
+  and (? is null or `key` = ?)
+  and (? is null or updated_at >= timestampadd(microsecond, ?, {epoch}))
+  and (? is null or updated_at < timestampadd(microsecond, ?, {epoch}))
+  and (? is null or instr(lower(coalesce(last_error, '')), lower(?)) > 0)",
+    ),
+    // What anybody may have written there who is not us counts as never.
+    (
+        "{times_replayed}",
+        "case when json_unquote(json_extract(headers, '$.\"{replayed}\"')) regexp '^[0-9]+$'
+      then cast(left(json_unquote(json_extract(headers, '$.\"{replayed}\"')), 9) as unsigned) else 0 end",
+    ),
+    (
+        "{tally}",
+        "namespace, topic, status, count(*) as messages, \
+         count(case when updated_at > timestampadd(minute, -1, {now}) then 1 end) as last_minute, \
+         count(null) as due, timestampdiff(microsecond, min(updated_at), {now}) as oldest",
+    ),
+    (
+        "{record}",
+        "id, namespace, topic, `key`, tenant_id, dedupe_key, status, attempts, max_attempts, last_error, headers, \
+         coalesce({micros_of} next_attempt_at), 0) as next_attempt_at, locked_by, {micros_of} locked_until) as locked_until, \
+         coalesce({micros_of} created_at), 0) as created_at, coalesce({micros_of} updated_at), 0) as died_at, \
+         {micros_of} delivered_at) as delivered_at",
+    ),
     // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
     ("{fence}", "seq in ({items}) and {ours}"),
     ("{ours}", "id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
@@ -311,6 +374,8 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
     let values = [
         ("{table}", within(name)),
         ("{migrations}", within(&format!("{prefix}migrations"))),
+        ("{audit}", within(&format!("{prefix}audit"))),
+        ("{replayed}", REPLAYED.to_owned()),
         ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
         ("{purge_lock}", lock(names, "purge")),

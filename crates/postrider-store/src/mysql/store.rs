@@ -7,16 +7,15 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Replay, Scope, Settled, Stats, Store,
+    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Scope, Settled, Stats, Store,
     StoreError, StoreErrorKind, Swept,
 };
 use sqlx::{MySqlConnection, MySqlPool, Row};
-use uuid::Uuid;
 
 use super::claim::Claim;
 use super::doorbell::NoDoorbell;
 use super::error::for_relay;
-use super::retain::{Purging, Replaying, Sweep};
+use super::retain::{Purging, Sweep};
 use super::run::{Runner, Work};
 use super::scope::{Within, head};
 use super::settle::{Answer, Change, PAUSES, Settle};
@@ -36,7 +35,7 @@ use crate::names::Names;
 pub struct MySqlStore {
     pub(super) runner: Runner,
     pub(super) names: Names,
-    statements: Arc<StoreStatements>,
+    pub(super) statements: Arc<StoreStatements>,
 }
 
 impl MySqlStore {
@@ -183,12 +182,7 @@ impl Store for MySqlStore {
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
         let Some(within) = Within::of(&purge.scope)? else { return Ok(0) };
-        self.runner.run("purge", &Purging { statements: &self.statements, within, purge }).await
-    }
-
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
-        let Some(within) = Within::of(&replay.scope)? else { return Ok(Vec::new()) };
-        self.runner.run("replay", &Replaying { statements: &self.statements, within, replay }).await
+        self.runner.run("purge", &Purging { statements: &self.statements, within, purge, note: None }).await
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
@@ -212,7 +206,7 @@ impl Store for MySqlStore {
 }
 
 /// Microseconds as a duration; zero if they are negative.
-fn duration(micros: i64) -> Duration {
+pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 

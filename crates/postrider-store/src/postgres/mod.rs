@@ -7,6 +7,7 @@ mod error;
 mod examine;
 mod grants;
 pub mod migrate;
+mod operate;
 mod run;
 pub mod statements;
 mod store;

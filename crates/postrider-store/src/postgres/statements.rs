@@ -11,6 +11,7 @@
 //! For the same reason the fence says `(status = 'processing') is true`: said plainly, the planner would rather
 //! walk the index of leases, which it believes to be empty, once per row.
 
+use postrider_core::operate::REPLAYED;
 use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
 use crate::LANES_PER_CLAIM;
@@ -91,12 +92,23 @@ pub struct StoreStatements {
     pub sweep: Sql,
     pub purge_delivered: Sql,
     pub purge_dead: Sql,
-    pub replay: Sql,
     pub stats: Sql,
     pub next_due: Sql,
     pub doorbell_arm: Sql,
     pub doorbell_disarm: Sql,
     pub doorbell_ring: Sql,
+    pub overview: Sql,
+    pub overview_delivered: Sql,
+    pub dead: Sql,
+    pub count_dead: Sql,
+    pub message: Sql,
+    pub replay: Sql,
+    pub discard: Sql,
+    pub purge_delivered_as: Sql,
+    pub purge_dead_as: Sql,
+    pub count_purge_delivered: Sql,
+    pub count_purge_dead: Sql,
+    pub audit: Sql,
 }
 
 impl StoreStatements {
@@ -107,8 +119,10 @@ impl StoreStatements {
             by_address: render(names, template, &[("{found}", "row.ctid = given.address")]).into(),
             by_id: render(names, template, &[("{found}", "given.address is not null")]).into(),
         };
-        let purge =
-            |finished| render(names, include_str!("../../sql/postgres/purge.sql"), &[("{finished}", finished)]).into();
+        let finished = |template, status| render(names, template, &[("{old}", OLD), ("{finished}", status)]).into();
+        let purge = |status| finished(include_str!("../../sql/postgres/purge.sql"), status);
+        let purge_as = |status| finished(include_str!("../../sql/postgres/purge_as.sql"), status);
+        let count_purge = |status| finished(include_str!("../../sql/postgres/count_purge.sql"), status);
         Self {
             claim: sql(include_str!("../../sql/postgres/claim.sql")),
             claim_fair: sql(include_str!("../../sql/postgres/claim_fair.sql")),
@@ -122,12 +136,23 @@ impl StoreStatements {
             sweep: sql(include_str!("../../sql/postgres/sweep.sql")),
             purge_delivered: purge("delivered"),
             purge_dead: purge("dead"),
-            replay: sql(include_str!("../../sql/postgres/replay.sql")),
             stats: sql(include_str!("../../sql/postgres/stats.sql")),
             next_due: sql(include_str!("../../sql/postgres/next_due.sql")),
             doorbell_arm: sql(include_str!("../../sql/postgres/doorbell_arm.sql")),
             doorbell_disarm: sql(include_str!("../../sql/postgres/doorbell_disarm.sql")),
             doorbell_ring: sql(include_str!("../../sql/postgres/doorbell_ring.sql")),
+            overview: sql(include_str!("../../sql/postgres/overview.sql")),
+            overview_delivered: sql(include_str!("../../sql/postgres/overview_delivered.sql")),
+            dead: sql(include_str!("../../sql/postgres/dead.sql")),
+            count_dead: sql(include_str!("../../sql/postgres/count_dead.sql")),
+            message: sql(include_str!("../../sql/postgres/message.sql")),
+            replay: sql(include_str!("../../sql/postgres/replay.sql")),
+            discard: sql(include_str!("../../sql/postgres/discard.sql")),
+            purge_delivered_as: purge_as("delivered"),
+            purge_dead_as: purge_as("dead"),
+            count_purge_delivered: count_purge("delivered"),
+            count_purge_dead: count_purge("dead"),
+            audit: sql(include_str!("../../sql/postgres/audit.sql")),
         }
     }
 
@@ -148,12 +173,23 @@ impl StoreStatements {
             ("sweep", &self.sweep),
             ("purge_delivered", &self.purge_delivered),
             ("purge_dead", &self.purge_dead),
-            ("replay", &self.replay),
             ("stats", &self.stats),
             ("next_due", &self.next_due),
             ("doorbell_arm", &self.doorbell_arm),
             ("doorbell_disarm", &self.doorbell_disarm),
             ("doorbell_ring", &self.doorbell_ring),
+            ("overview", &self.overview),
+            ("overview_delivered", &self.overview_delivered),
+            ("dead", &self.dead),
+            ("count_dead", &self.count_dead),
+            ("message", &self.message),
+            ("replay", &self.replay),
+            ("discard", &self.discard),
+            ("purge_delivered_as", &self.purge_delivered_as),
+            ("purge_dead_as", &self.purge_dead_as),
+            ("count_purge_delivered", &self.count_purge_delivered),
+            ("count_purge_dead", &self.count_purge_dead),
+            ("audit", &self.audit),
         ];
         for (by_address, by_id, statement) in leased {
             all.push((by_address, &statement.by_address));
@@ -163,8 +199,67 @@ impl StoreStatements {
     }
 }
 
+/// The rows that a purge takes; one caller at a time.
+const OLD: &str = "picked as materialized (
+  select ctid, attempts as few
+  from {table}
+  where status = '{finished}' and updated_at <= now() - $3::bigint * interval '1 microsecond'
+    and {in_scope}
+    and (select pg_try_advisory_xact_lock(hashtextextended('{bell} purge', 0)))
+  order by updated_at
+  limit $4::bigint
+  for update skip locked
+)";
+
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 9] = [
+const FRAGMENTS: [(&str, &str); 15] = [
+    // The audit table's line of a change; none if nothing was changed.
+    (
+        "{noted}",
+        "noted as (
+  insert into {audit} (who, action, asked, messages, ids)
+  select $10::text, $11::text, $12::text::jsonb, count(*), jsonb_agg(id order by died, id) from changed having count(*) > 0
+)",
+    ),
+    // The dead messages that an operator changes.
+    (
+        "{picked}",
+        "picked as materialized (
+  select ctid, attempts as few, updated_at as died
+  from {table}
+  where {asked}
+  order by updated_at, id
+  limit $9::bigint
+  for update skip locked
+)",
+    ),
+    // An operator's filter: $1 namespaces, $2 tenant, $3 topic, $4 key, $5 ids, $6 since, $7 until, $8 part of the
+    // error, all or null. The times are compared with in any case, so that they bound the walk through the index.
+    (
+        "{asked}",
+        "status = 'dead' and {in_scope}
+    and ($3::text is null or topic = $3::text)
+    and ($4::text is null or key = $4::text)
+    and ($5::uuid[] is null or id = any ($5::uuid[]))
+    and updated_at >= coalesce($6::timestamptz, '-infinity') and updated_at < coalesce($7::timestamptz, 'infinity')
+    and ($8::text is null or position(lower($8::text) in lower(coalesce(last_error, ''))) > 0)",
+    ),
+    // What anybody may have written there who is not us counts as never.
+    (
+        "{times_replayed}",
+        "case when row.headers ->> '{replayed}' ~ '^[0-9]+$' then left(row.headers ->> '{replayed}', 9)::int else 0 end",
+    ),
+    (
+        "{tally}",
+        "namespace, topic, status, count(*) as messages, \
+         count(*) filter (where updated_at > now() - interval '1 minute') as last_minute, 0::bigint as due, \
+         min(updated_at) as oldest, now() as now",
+    ),
+    (
+        "{record}",
+        "id, namespace, topic, key, tenant_id, dedupe_key, status, attempts, max_attempts, last_error, headers::text as headers, \
+         next_attempt_at, locked_by, locked_until, created_at, updated_at, delivered_at",
+    ),
     // Leases the rows that a claim picked.
     (
         "{take}",
@@ -220,6 +315,8 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{enqueue}", format!("\"{schema}\".\"{prefix}enqueue\"")),
         ("{function}", format!("\"{prefix}enqueue\"")),
         ("{migrations}", format!("\"{schema}\".\"{prefix}migrations\"")),
+        ("{audit}", format!("\"{schema}\".\"{prefix}audit\"")),
+        ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{bell}", bell(names)),
         ("{channel}", CHANNEL.to_owned()),

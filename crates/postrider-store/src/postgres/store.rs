@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::store::{
-    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Replay, Scope,
-    Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Scope, Settled,
+    Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments, Encode, PgPool, Postgres, Row, Type};
@@ -36,7 +36,7 @@ use crate::sql::Sql;
 pub struct PostgresStore {
     pub(super) runner: Runner,
     pub(super) names: Names,
-    statements: Arc<StoreStatements>,
+    pub(super) statements: Arc<StoreStatements>,
 }
 
 impl PostgresStore {
@@ -141,24 +141,24 @@ impl PostgresStore {
 
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
 #[derive(Default)]
-struct Bound {
+pub(super) struct Bound {
     arguments: PgArguments,
     failed: Option<sqlx::error::BoxDynError>,
 }
 
 impl Bound {
-    fn add<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(&mut self, value: T) -> &mut Self {
+    pub fn add<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(&mut self, value: T) -> &mut Self {
         if let Err(error) = self.arguments.add(value) {
             self.failed.get_or_insert(error);
         }
         self
     }
 
-    fn scope(&mut self, scope: &Scope) -> &mut Self {
+    pub fn scope(&mut self, scope: &Scope) -> &mut Self {
         self.add(scope.namespaces.clone()).add(scope.tenant)
     }
 
-    fn finish(self) -> Result<PgArguments, sqlx::Error> {
+    pub fn finish(self) -> Result<PgArguments, sqlx::Error> {
         match self.failed {
             None => Ok(self.arguments),
             Some(error) => Err(sqlx::Error::Encode(error)),
@@ -166,7 +166,7 @@ impl Bound {
     }
 }
 
-fn scoped(
+pub(super) fn scoped(
     scope: &Scope,
     rest: impl Fn(&mut Bound) + Send + Sync,
 ) -> impl Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync {
@@ -314,14 +314,6 @@ impl Store for PostgresStore {
         Ok(deleted.len() as u64)
     }
 
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
-        let arguments = scoped(&replay.scope, |bound| {
-            bound.add(replay.topic.clone()).add(replay.ids.clone()).add(i64::from(replay.limit));
-        });
-        let rows = self.runner.fetch("replay", &self.statements.replay, arguments).await?;
-        rows.iter().map(|row| row.try_get(0).map_err(|error| for_relay("replay", error))).collect()
-    }
-
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
         let rows = self.runner.fetch("stats", &self.statements.stats, scoped(scope, |_| {})).await?;
         let row = only("stats", &rows)?;
@@ -358,7 +350,7 @@ impl Store for PostgresStore {
     }
 }
 
-fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {
+pub(super) fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {
     rows.first()
         .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
 }

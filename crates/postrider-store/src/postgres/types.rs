@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use postrider_core::lease::RowAddress;
+use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
-use sqlx::postgres::{PgTypeInfo, PgValueRef};
-use sqlx::{Decode, Postgres, Type};
+use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
+use sqlx::{Decode, Encode, Postgres, Type};
 
 use crate::clock::between;
 
@@ -50,6 +51,13 @@ impl<'r> Decode<'r, Postgres> for Micros {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         let since_2000 = i64::from_be_bytes(value.as_bytes()?.try_into()?);
         Ok(Self(since_2000.saturating_add(EPOCH_OFFSET_MICROS)))
+    }
+}
+
+impl Encode<'_, Postgres> for Micros {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        buffer.extend(&self.0.saturating_sub(EPOCH_OFFSET_MICROS).to_be_bytes());
+        Ok(IsNull::No)
     }
 }
 

@@ -12,8 +12,11 @@ use super::statements::render;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, name: "outbox", template: include_str!("../../sql/sqlite/migrations/0001_outbox.sql") }];
+/// A version is the same thing on every database, so there is no second one here: SQLite has no functions for producers.
+const MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, name: "outbox", template: include_str!("../../sql/sqlite/migrations/0001_outbox.sql") },
+    Migration { version: 3, name: "audit", template: include_str!("../../sql/sqlite/migrations/0003_audit.sql") },
+];
 
 /// The version of the schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;

@@ -9,6 +9,7 @@ mod examine;
 mod flight;
 mod grants;
 pub mod migrate;
+mod operate;
 mod run;
 mod settings;
 pub mod statements;

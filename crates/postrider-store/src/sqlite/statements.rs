@@ -4,6 +4,7 @@
 //! travel as one JSON parameter; lists of leases as rows of `values`, which SQLite reads faster. Few parameters are
 //! numbered; the thousands of a list are not, because a numbered one is looked up among all of them.
 
+use postrider_core::operate::REPLAYED;
 use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
 
 use crate::LANES_PER_CLAIM;
@@ -113,12 +114,23 @@ pub struct StoreStatements {
     pub purge_dead_look: Sql,
     pub purge_delivered: Step,
     pub purge_dead: Step,
-    pub replay: Step,
     pub stats: Sql,
     pub next_due: Sql,
     pub doorbell_arm: Sql,
     pub doorbell_version: Sql,
     pub doorbell_look: Sql,
+    pub overview: Sql,
+    pub overview_delivered: Sql,
+    pub dead: Sql,
+    pub dead_pick: Step,
+    pub count_dead: Sql,
+    pub message: Sql,
+    pub replay: Step,
+    pub discard: Step,
+    pub note: Step,
+    pub count_purge_delivered: Sql,
+    pub count_purge_dead: Sql,
+    pub audit: Sql,
 }
 
 impl StoreStatements {
@@ -131,6 +143,7 @@ impl StoreStatements {
         let finished = |template, finished| render(names, template, &[("{finished}", finished)]);
         let purge_look = |word| finished(include_str!("../../sql/sqlite/purge_look.sql"), word).into();
         let purge = |word| Step::new(finished(include_str!("../../sql/sqlite/purge.sql"), word));
+        let count_purge = |word| finished(include_str!("../../sql/sqlite/count_purge.sql"), word).into();
         let leased = |template, columns| Padded::render(&text(template), columns);
         let lanes = [next_lane("?6", "?7", "?8"), next_lane("last.namespace", "last.topic", "last.tenant")];
         let lanes = [("{next_lane_first}", &*lanes[0]), ("{next_lane}", &*lanes[1])];
@@ -160,12 +173,23 @@ impl StoreStatements {
             purge_dead_look: purge_look("dead"),
             purge_delivered: purge("delivered"),
             purge_dead: purge("dead"),
-            replay: step(include_str!("../../sql/sqlite/replay.sql")),
             stats: sql(include_str!("../../sql/sqlite/stats.sql")),
             next_due: sql(include_str!("../../sql/sqlite/next_due.sql")),
             doorbell_arm: sql(include_str!("../../sql/sqlite/doorbell_arm.sql")),
             doorbell_version: sql(include_str!("../../sql/sqlite/doorbell_version.sql")),
             doorbell_look: sql(include_str!("../../sql/sqlite/doorbell_look.sql")),
+            overview: sql(include_str!("../../sql/sqlite/overview.sql")),
+            overview_delivered: sql(include_str!("../../sql/sqlite/overview_delivered.sql")),
+            dead: sql(include_str!("../../sql/sqlite/dead.sql")),
+            dead_pick: step(include_str!("../../sql/sqlite/dead_pick.sql")),
+            count_dead: sql(include_str!("../../sql/sqlite/count_dead.sql")),
+            message: sql(include_str!("../../sql/sqlite/message.sql")),
+            replay: step(include_str!("../../sql/sqlite/replay.sql")),
+            discard: step(include_str!("../../sql/sqlite/discard.sql")),
+            note: step(include_str!("../../sql/sqlite/note.sql")),
+            count_purge_delivered: count_purge("delivered"),
+            count_purge_dead: count_purge("dead"),
+            audit: sql(include_str!("../../sql/sqlite/audit.sql")),
         }
     }
 
@@ -189,10 +213,21 @@ impl StoreStatements {
             ("purge_dead_look", &self.purge_dead_look),
             ("purge_delivered", &self.purge_delivered.open),
             ("purge_dead", &self.purge_dead.open),
-            ("replay", &self.replay.open),
             ("stats", &self.stats),
             ("next_due", &self.next_due),
             ("doorbell_look", &self.doorbell_look),
+            ("overview", &self.overview),
+            ("overview_delivered", &self.overview_delivered),
+            ("dead", &self.dead),
+            ("dead_pick", &self.dead_pick.open),
+            ("count_dead", &self.count_dead),
+            ("message", &self.message),
+            ("replay", &self.replay.open),
+            ("discard", &self.discard.open),
+            ("note", &self.note.open),
+            ("count_purge_delivered", &self.count_purge_delivered),
+            ("count_purge_dead", &self.count_purge_dead),
+            ("audit", &self.audit),
         ];
         let leased = [
             ("extend", &self.extend),
@@ -208,7 +243,33 @@ impl StoreStatements {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 15] = [
+const FRAGMENTS: [(&str, &str); 19] = [
+    // An operator's filter: ?1 namespaces, ?2 tenant, ?3 topic, ?4 key, ?5 ids (a JSON array), ?6 since, ?7 until, ?8 part
+    // of the error, all or null. The times are compared with in any case, so that they bound the walk through the index.
+    (
+        "{asked}",
+        "status = 'dead' and {in_scope}
+    and (?3 is null or topic = ?3)
+    and (?4 is null or key = ?4)
+    and (?5 is null or id in (select value from json_each(?5)))
+    and updated_at >= coalesce(?6, -9223372036854775808) and updated_at < coalesce(?7, 9223372036854775807)
+    and (?8 is null or instr(lower(coalesce(last_error, '')), lower(?8)) > 0)",
+    ),
+    // What anybody may have written there who is not us counts as never.
+    (
+        "{times_replayed}",
+        "min(max(cast(coalesce(json_extract(headers, '$.\"{replayed}\"'), 0) as integer), 0), 999999999)",
+    ),
+    (
+        "{tally}",
+        "namespace, topic, status, count(*) as messages, count(*) filter (where updated_at > ?4) as last_minute, \
+         0 as due, min(updated_at) as oldest",
+    ),
+    (
+        "{record}",
+        "id, namespace, topic, key, tenant_id, dedupe_key, status, attempts, max_attempts, last_error, headers, \
+         next_attempt_at, locked_by, locked_until, created_at, updated_at, delivered_at",
+    ),
     // Leases the rows that a claim picked.
     (
         "{take}",
@@ -293,6 +354,8 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{table}", format!("{schema}\"{name}\"")),
         ("{clock}", format!("{schema}\"{prefix}clock\"")),
         ("{migrations}", format!("{schema}\"{prefix}migrations\"")),
+        ("{audit}", format!("{schema}\"{prefix}audit\"")),
+        ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{uuid_pattern}", uuid_pattern()),
         ("{suspect_after}", SUSPECT_AFTER.to_string()),

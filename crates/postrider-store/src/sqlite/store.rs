@@ -10,7 +10,7 @@ use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
     Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, LARGEST_CLAIM, Nack, Purge, Release,
-    Replay, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
+    Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection, Row, SqlitePool};
@@ -298,6 +298,21 @@ impl SqliteStore {
         Ok(found)
     }
 
+    /// The statement for a purge, if there is something to purge; looked for without the write lock.
+    pub(super) async fn purge_step(&self, purge: &Purge) -> Result<Option<&Step>, StoreError> {
+        let statements = &self.runner.statements;
+        let (look, step) = match purge.finished {
+            Finished::Delivered => (&statements.purge_delivered_look, &statements.purge_delivered),
+            Finished::Dead => (&statements.purge_dead_look, &statements.purge_dead),
+        };
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&purge.scope).add(ago(now, purge.older_than));
+        };
+        let rows = self.runner.read("purge", look, bind).await?;
+        let any: bool = only("purge", &rows)?.try_get(0).map_err(|error| for_relay("purge", error))?;
+        Ok(any.then_some(step))
+    }
+
     /// Runs one statement in a transaction of its own.
     async fn write<A>(&self, verb: &'static str, step: &Step, arguments: A) -> Result<Vec<SqliteRow>, StoreError>
     where
@@ -332,6 +347,10 @@ fn request_bound(request: &ClaimRequest, now: i64) -> Bound {
     let mut bound = Bound::default();
     bound.scope(&request.scope).add(request.max_attempts).add(now).add(i64::from(request.limit.min(LARGEST_CLAIM)));
     bound
+}
+
+pub(super) fn bind_purge(bound: &mut Bound, purge: &Purge, now: i64) {
+    bound.scope(&purge.scope).add(ago(now, purge.older_than)).add(i64::from(purge.limit));
 }
 
 fn answers(leases: &[Lease], found: &HashMap<(Uuid, i32), i64>) -> Vec<Settled> {
@@ -438,34 +457,9 @@ impl Store for SqliteStore {
     }
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
-        let statements = &self.runner.statements;
-        let (look, step) = match purge.finished {
-            Finished::Delivered => (&statements.purge_delivered_look, &statements.purge_delivered),
-            Finished::Dead => (&statements.purge_dead_look, &statements.purge_dead),
-        };
-        let bind = |bound: &mut Bound, now: i64| {
-            bound.scope(&purge.scope).add(ago(now, purge.older_than));
-        };
-        let rows = self.runner.read("purge", look, bind).await?;
-        let any: bool = only("purge", &rows)?.try_get(0).map_err(|error| for_relay("purge", error))?;
-        if !any {
-            return Ok(0);
-        }
-        let deleted = self.write("purge", step, |bound, now| {
-            bind(bound, now);
-            bound.add(i64::from(purge.limit));
-        });
+        let Some(step) = self.purge_step(purge).await? else { return Ok(0) };
+        let deleted = self.write("purge", step, |bound, now| bind_purge(bound, purge, now));
         Ok(deleted.await?.len() as u64)
-    }
-
-    async fn replay(&self, replay: &Replay) -> Result<Vec<Uuid>, StoreError> {
-        let ids = replay.ids.as_ref().map(|ids| json(ids.iter().map(|id| id.hyphenated().to_string())));
-        let bind = |bound: &mut Bound, now: i64| {
-            bound.scope(&replay.scope).add(replay.topic.clone()).add(ids.clone());
-            bound.add(i64::from(replay.limit)).add(now);
-        };
-        let rows = self.write("replay", &self.runner.statements.replay, bind).await?;
-        rows.iter().map(|row| read_id(row, 0).map_err(|error| for_relay("replay", error))).collect()
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError> {
@@ -504,7 +498,7 @@ impl Store for SqliteStore {
     }
 }
 
-fn only<'a>(verb: &str, rows: &'a [SqliteRow]) -> Result<&'a SqliteRow, StoreError> {
+pub(super) fn only<'a>(verb: &str, rows: &'a [SqliteRow]) -> Result<&'a SqliteRow, StoreError> {
     rows.first()
         .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::{ClaimRequest, Scope};
-use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, State, Store};
+use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, Operator, State};
 use uuid::Uuid;
 
 use super::scene::{LEASE, request};
@@ -35,8 +35,8 @@ pub trait Harness: Sized {
     /// An empty outbox.
     async fn fresh() -> Self;
 
-    /// The store.
-    fn store(&self) -> Arc<dyn Store>;
+    /// The store, as its operator sees it.
+    fn store(&self) -> Arc<dyn Operator>;
 
     /// Opens a transaction.
     async fn begin(&self) -> Self::Transaction;

@@ -20,6 +20,8 @@ pub mod inputs;
 #[allow(missing_docs)] // the names are the promises
 pub mod load;
 #[allow(missing_docs)] // the names are the promises
+pub mod operate;
+#[allow(missing_docs)] // the names are the promises
 pub mod order;
 #[allow(missing_docs)] // the names are the promises
 pub mod outbox;
@@ -154,10 +156,32 @@ macro_rules! conformance {
             t42_purge_works_in_portions_oldest_first
             s08_purge_keeps_to_its_scope
             a_purged_row_frees_its_dedupe_key
+        }
+        $crate::conformance_tests! { $harness, operate,
             t43_replay_puts_a_dead_row_back_with_all_its_attempts
-            s0_85_replay_touches_dead_rows_only
-            replay_can_be_narrowed_to_ids_topic_namespace_and_tenant
+            s0_85_replay_and_discard_touch_dead_rows_only
+            a_row_that_was_made_dead_by_hand_is_listed_and_replayed_without_its_old_lease
             replay_works_in_portions_oldest_first
+            t43_a_message_lives_through_two_replays_and_says_how_often_it_was_replayed
+            each_filter_alone_finds_its_message
+            filters_together_find_what_all_of_them_allow
+            signs_in_a_part_of_an_error_mean_themselves
+            pages_of_messages_that_died_at_the_same_time_leave_none_out
+            a_list_goes_on_after_a_message_that_is_gone
+            s21_no_call_lists_or_changes_more_than_the_largest_change
+            discard_deletes_dead_messages_and_frees_their_dedupe_keys
+            s24_what_changed_messages_is_in_the_audit_table_newest_first
+            s24_who_asks_must_be_said
+            t42_purge_by_an_operator_is_a_purge
+            the_overview_counts_by_namespace_topic_and_state
+            s08_the_overview_keeps_to_its_scope
+            a_message_is_shown_whole_in_every_state
+            what_is_not_there_is_an_empty_answer
+            s08_a_filter_of_a_tenant_never_reaches_another_s_messages
+            s01_hostile_texts_in_a_filter_find_nothing_and_change_nothing
+            s01_hostile_texts_are_found_where_they_are_and_noted_as_they_are
+            s01_a_filter_with_the_nul_character_is_refused
+            operators_that_replay_at_the_same_time_replay_each_message_once
         }
         $crate::conformance_tests! { $harness, stats,
             s0_6_stats_count_what_waits_runs_and_is_dead
@@ -283,6 +307,7 @@ mod tests {
             include_str!("settle.rs"),
             include_str!("fence.rs"),
             include_str!("retain.rs"),
+            include_str!("operate.rs"),
             include_str!("stats.rs"),
             include_str!("outbox.rs"),
             include_str!("wake.rs"),

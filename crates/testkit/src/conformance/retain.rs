@@ -1,19 +1,19 @@
-//! Rows that nobody holds: burying what is spent, deleting what is old, bringing back what is dead.
+//! Rows that nobody holds: burying what is spent, deleting what is old.
 
-use postrider::store::{Finished, Purge, Replay, Scope};
+use postrider::store::{Finished, Purge, Scope};
 use postrider::{Message, State};
 use uuid::Uuid;
 
 use super::harness::Harness;
 use super::scene::*;
 
-async fn dead(h: &impl Harness, message: Message) -> Uuid {
+pub(super) async fn dead(h: &impl Harness, message: Message) -> Uuid {
     let claimed = h.put_and_claim(message).await;
     give_up(&*h.store(), claimed.lease).await;
     claimed.id
 }
 
-async fn delivered(h: &impl Harness, message: Message) -> Uuid {
+pub(super) async fn delivered(h: &impl Harness, message: Message) -> Uuid {
     let claimed = h.put_and_claim(message).await;
     ack(&*h.store(), claimed.lease).await;
     claimed.id
@@ -168,57 +168,4 @@ pub async fn a_purged_row_frees_its_dedupe_key(h: impl Harness) {
     h.pass_time(HOUR).await;
     assert_eq!(h.store().purge(&purge(Finished::Delivered, SECOND)).await.expect("purged"), 1);
     h.put(message().dedupe_key("k")).await;
-}
-
-pub async fn t43_replay_puts_a_dead_row_back_with_all_its_attempts(h: impl Harness) {
-    let id = dead(&h, message()).await;
-    h.pass_time(HOUR).await;
-    let before = h.now_micros().await;
-    assert_eq!(h.store().replay(&replay_all()).await.expect("replayed"), [id]);
-    let row = h.row(id).await;
-    assert_eq!((row.status, row.attempts), (State::Pending, 0));
-    assert!(row.next_attempt_at >= before && row.updated_at >= before);
-    assert_eq!(row.last_error.as_deref(), Some("refused for good"), "the operator still sees why it died");
-    assert_eq!(h.claim_one(Uuid::new_v4()).await.attempts, 1);
-}
-
-pub async fn s0_85_replay_touches_dead_rows_only(h: impl Harness) {
-    delivered(&h, message()).await;
-    h.put_and_claim(message()).await;
-    h.put(message()).await;
-    let before = h.rows().await;
-    assert_eq!(h.store().replay(&replay_all()).await.expect("replayed"), NONE);
-    let by_id = Replay { ids: Some(before.iter().map(|row| row.id).collect()), ..replay_all() };
-    assert_eq!(h.store().replay(&by_id).await.expect("replayed"), NONE);
-    assert_eq!(h.rows().await, before);
-}
-
-pub async fn replay_can_be_narrowed_to_ids_topic_namespace_and_tenant(h: impl Harness) {
-    let tenant = Uuid::new_v4();
-    let by_id = dead(&h, message_in("a", "t")).await;
-    let by_topic = dead(&h, message_in("a", "u")).await;
-    let by_namespace = dead(&h, message_in("b", "t")).await;
-    let by_tenant = dead(&h, message_in("a", "t").tenant(tenant)).await;
-    let other = dead(&h, message_in("a", "t")).await;
-    let scoped = |scope| Replay { scope, ..replay_all() };
-    for (replay, expected) in [
-        (Replay { ids: Some(vec![by_id, Uuid::new_v4()]), ..replay_all() }, by_id),
-        (Replay { topic: Some("u".into()), ..replay_all() }, by_topic),
-        (scoped(Scope::namespace("b")), by_namespace),
-        (scoped(Scope { namespaces: None, tenant: Some(tenant) }), by_tenant),
-    ] {
-        assert_eq!(h.store().replay(&replay).await.expect("replayed"), [expected], "{replay:?}");
-    }
-    assert_eq!(h.row(other).await.status, State::Dead);
-}
-
-pub async fn replay_works_in_portions_oldest_first(h: impl Harness) {
-    let mut placed = Vec::new();
-    for _ in 0..3 {
-        placed.push(dead(&h, message().deliver_after(std::time::Duration::ZERO)).await);
-        h.pass_time(SECOND).await;
-    }
-    let two = Replay { limit: 2, ..replay_all() };
-    assert_eq!(set(h.store().replay(&two).await.expect("replayed")), set(placed[..2].to_vec()));
-    assert_eq!(h.store().replay(&two).await.expect("replayed"), placed[2..]);
 }

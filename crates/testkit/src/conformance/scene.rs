@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Purge, Release, Replay, Scope};
+use postrider::operate::{Change, Filter};
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Purge, Release, Scope};
 use postrider::store::{Delivered, Finished};
 use postrider::{ClaimedMessage, Lease, Message, Settled, Store};
 use uuid::Uuid;
@@ -69,8 +70,13 @@ pub fn purge(finished: Finished, older_than: Duration) -> Purge {
 }
 
 /// A replay of everything dead.
-pub fn replay_all() -> Replay {
-    Replay { scope: Scope::all(), topic: None, ids: None, limit: 100 }
+pub fn replay_all() -> Change {
+    change(Filter::default())
+}
+
+/// A change of up to a hundred dead messages.
+pub fn change(filter: Filter) -> Change {
+    Change { who: "the suite".into(), filter, limit: 100 }
 }
 
 /// The ids of claimed messages, in their order.

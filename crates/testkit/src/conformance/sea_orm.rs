@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{EnqueueError, Enqueued, Message, Outbox, State, Store};
+use postrider::{EnqueueError, Enqueued, Message, Operator, Outbox, State};
 use sea_orm::{DatabaseConnection, DatabaseTransaction, TransactionTrait};
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ impl<H: SeaOrm> Harness for WithSeaOrm<H> {
         Self(H::fresh().await)
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn Operator> {
         self.0.store()
     }
 

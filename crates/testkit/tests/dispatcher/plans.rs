@@ -37,7 +37,7 @@ async fn every_statement_can_be_prepared() {
         ("enqueue_many with dedupe keys", &producer.enqueue_many.deduplicating),
         ("enqueue_find", &producer.enqueue_find),
     ]);
-    assert_eq!(all.len(), 29);
+    assert_eq!(all.len(), 40);
     for (name, sql) in all {
         assert!(!sql.contains('{') || sql.contains("'{}'"), "{name} has a placeholder left:\n{sql}");
         let prepared = scene.pool.prepare(AssertSqlSafe(sql.to_owned()).into_sql_str()).await;
@@ -45,14 +45,18 @@ async fn every_statement_can_be_prepared() {
     }
 }
 
-/// The plans of the hot statements as PostgreSQL would keep them for any parameters.
-async fn generic_plans(scene: &OnPostgres) -> Vec<(&'static str, String)> {
+/// What an operator runs, where a plan that reads delivered rows would be found out late.
+const OPERATOR: [&str; 8] =
+    ["overview", "dead", "count_dead", "replay", "discard", "purge_delivered_as", "purge_dead_as", "message"];
+
+/// The plans of statements as PostgreSQL would keep them for any parameters.
+async fn generic_plans(scene: &OnPostgres, which: &[&str]) -> Vec<(&'static str, String)> {
     let statements = StoreStatements::render(&Names::default());
     let mut connection = scene.pool.acquire().await.expect("a connection");
     connection.execute("set plan_cache_mode = force_generic_plan").await.expect("a setting");
     let mut plans = Vec::new();
-    for (name, sql) in statements.all().into_iter().filter(|(name, _)| HOT.contains(name)) {
-        let parameters = (1..=10).rev().find(|number| sql.contains(&format!("${number}:"))).expect("parameters");
+    for (name, sql) in statements.all().into_iter().filter(|(name, _)| which.contains(name)) {
+        let parameters = (1..=12).rev().find(|number| sql.contains(&format!("${number}:"))).expect("parameters");
         connection.execute(AssertSqlSafe(format!("prepare checked as {sql}"))).await.expect(name);
         let nulls = vec!["null"; parameters].join(", ");
         let rows = connection.fetch_all(AssertSqlSafe(format!("explain execute checked({nulls})"))).await.expect(name);
@@ -60,7 +64,7 @@ async fn generic_plans(scene: &OnPostgres) -> Vec<(&'static str, String)> {
         plans.push((name, lines.join("\n")));
         connection.execute("deallocate checked").await.expect("it was prepared");
     }
-    assert_eq!(plans.len(), HOT.len());
+    assert_eq!(plans.len(), which.len());
     plans
 }
 
@@ -73,7 +77,7 @@ fn check(plans: Vec<(&'static str, String)>) {
 
 #[tokio::test]
 async fn no_plan_made_on_an_empty_table_reads_it_whole() {
-    check(generic_plans(&OnPostgres::new().await).await);
+    check(generic_plans(&OnPostgres::new().await, &HOT).await);
 }
 
 #[tokio::test]
@@ -83,12 +87,35 @@ async fn r40_no_plan_reads_the_whole_table_beside_100_000_finished_rows() {
         select 'shop', 'order', '{}', 'delivered', 1, now() from generate_series(1, 100000);
         insert into outbox_messages (namespace, topic, payload) select 'shop', 'order', '{}' from generate_series(1, 1000)";
     sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
-    check(generic_plans(&scene).await);
+    check(generic_plans(&scene, &HOT).await);
     sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
-    check(generic_plans(&scene).await);
+    check(generic_plans(&scene, &HOT).await);
     let backlog = "insert into outbox_messages (namespace, topic, payload)
         select 'shop', 'order', '{}' from generate_series(1, 100000)";
     sqlx::raw_sql(backlog).execute(&scene.pool).await.expect("rows");
     sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
-    check(generic_plans(&scene).await);
+    check(generic_plans(&scene, &HOT).await);
+}
+
+/// The finished index is walked from its dead rows only.
+#[tokio::test]
+async fn s21_no_operator_s_plan_reads_delivered_rows() {
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, payload, status, attempts, delivered_at)
+        select 'shop', 'order', '{}', 'delivered', 1, now() from generate_series(1, 100000);
+        insert into outbox_messages (namespace, topic, payload) select 'shop', 'order', '{}' from generate_series(1, 1000);
+        insert into outbox_messages (namespace, topic, payload, status)
+        select 'shop', 'order', '{}', 'dead' from generate_series(1, 1000)";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    for analysed in [false, true] {
+        if analysed {
+            sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
+        }
+        for (name, plan) in generic_plans(&scene, &OPERATOR).await {
+            assert!(!plan.contains("Seq Scan on outbox_messages"), "{name} reads the whole table:\n{plan}");
+            if name == "overview" {
+                assert!(!plan.contains("delivered"), "{name} reads delivered rows:\n{plan}");
+            }
+        }
+    }
 }

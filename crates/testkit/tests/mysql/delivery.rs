@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::store::{ClaimOrder, ClaimRequest, Replay};
-use postrider::{Dispatcher, PublishError, Store, callback};
+use postrider::operate::{Change, Filter};
+use postrider::store::{ClaimOrder, ClaimRequest};
+use postrider::{Dispatcher, Operator, PublishError, Store, callback};
 use testkit::eventually;
 use tokio_util::sync::CancellationToken;
 use uuid::{Uuid, Version};
 
-use crate::scene::{OnMySql, message, pool_in, purge, request, run};
+use crate::scene::{OnMySql, message, pool_in, purge, replay, request, run};
 
 #[tokio::test]
 async fn a_plain_insert_from_any_session_is_delivered() {
@@ -88,9 +89,9 @@ async fn rows_finished_by_hand_are_counted_purged_and_replayed_too() {
     scene.execute("update outbox_messages set status = 'dead' where status = 'processing'").await;
     assert_eq!(scene.store.stats(&request().scope).await.expect("counted").dead, 2);
     assert_eq!(scene.store.purge(&purge()).await.expect("purged"), 1);
-    let one = Replay { scope: request().scope, topic: None, ids: None, limit: 1 };
-    assert_eq!(scene.store.replay(&one).await.expect("replayed").len(), 1);
-    assert_eq!(scene.store.replay(&Replay { limit: 9, ..one }).await.expect("replayed").len(), 1);
+    for limit in [1, 9] {
+        assert_eq!(scene.store.replay(&replay(request().scope, limit)).await.expect("replayed").len(), 1);
+    }
     assert_eq!(scene.claim().await.len(), 2);
 }
 
@@ -132,8 +133,9 @@ async fn a_replay_of_a_topic_that_cannot_be_finds_nothing() {
     let scene = OnMySql::new().await;
     scene.put(vec![message()]).await;
     scene.execute("update outbox_messages set status = 'dead'").await;
-    let replay = Replay { scope: request().scope, topic: Some("größe".into()), ids: None, limit: 9 };
-    assert_eq!(scene.store.replay(&replay).await.expect("nothing to do").len(), 0);
+    let filter = Filter { topic: Some("größe".into()), ..Filter::default() };
+    let change = Change { filter, ..replay(request().scope, 9) };
+    assert_eq!(scene.store.replay(&change).await.expect("nothing to do").len(), 0);
 }
 
 /// The rows of other tenants that come first do not hide those of the one that is swept.

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::store::{ClaimOrder, ClaimRequest, Finished, Purge, Replay, Scope};
-use postrider::{Lease, Message, Store};
+use postrider::store::{ClaimOrder, ClaimRequest, Finished, Purge, Scope};
+use postrider::{Lease, Message, Operator, Store};
 use sqlx::{MySql, Transaction};
 use tokio::time::{sleep, timeout};
 
 use crate::conflicts::settle;
-use crate::scene::{OnMySql, message, pool_in, purge, request};
+use crate::scene::{OnMySql, message, pool_in, purge, replay, request};
 
 /// Every change of a row takes this long from now on, so that the transactions of the relay stay open.
 const SLOW: &str = "
@@ -83,10 +83,7 @@ async fn t12_producers_write_while_a_sweep_or_purge_or_replay_is_open() {
                     let purge = Purge { scope: Scope::all(), finished: Finished::Delivered, older_than, limit: 10 };
                     usize::try_from(store.purge(&purge).await.expect("purged")).expect("few")
                 }
-                _ => {
-                    let replay = postrider::store::Replay { scope: Scope::all(), topic: None, ids: None, limit: 10 };
-                    store.replay(&replay).await.expect("replayed").len()
-                }
+                _ => store.replay(&replay(Scope::all(), 10)).await.expect("replayed").len(),
             }
         };
         producers_go_on(&scene, act).await;
@@ -169,10 +166,7 @@ async fn change(scene: &OnMySql, verb: usize, leases: &[Lease]) -> usize {
         0..=5 => settle(store, verb, leases).await.into_iter().filter(|done| *done).count(),
         6 => usize::try_from(store.purge(&purge()).await.expect("purged")).expect("few"),
         7 => store.sweep(&Scope::all(), 1, 10).await.expect("swept").buried.len(),
-        _ => {
-            let replay = Replay { scope: Scope::all(), topic: None, ids: None, limit: 10 };
-            store.replay(&replay).await.expect("replayed").len()
-        }
+        _ => store.replay(&replay(Scope::all(), 10)).await.expect("replayed").len(),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Migrations: DDL is not transactional here, so each step can be run again, and a failure half way is repaired.
 
 use postrider::mysql::migrate::{LATEST, script};
-use postrider::{Message, MySqlStore, Names, Store, StoreErrorKind};
+use postrider::{Message, MySqlStore, Names, Operator, Scope, Store, StoreErrorKind};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
 
-use crate::scene::{empty, request, run};
+use crate::scene::{empty, replay, request, run};
 
 async fn works(pool: &MySqlPool, store: &MySqlStore) {
     let mut transaction = pool.begin().await.expect("begun");
@@ -73,6 +73,27 @@ async fn a_run_that_stopped_anywhere_is_repaired_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_database_at_version_2_migrates_to_3_and_keeps_its_rows() {
+    let pool = empty().await.pool().await.expect("it answers");
+    let script = script(&Names::default());
+    let noted = script.iter().position(|statement| statement.contains("(2, 'enqueue_procedure')")).expect("a note");
+    for statement in script.into_iter().take(noted + 1) {
+        run(&pool, statement).await.expect("it runs");
+    }
+    let rows = "insert into outbox_messages (namespace, topic, payload, status, last_error)
+        values ('shop', 'a', '1', 'dead', 'no'), ('shop', 'b', '2', 'delivered', null), ('shop', 'c', '3', 'pending', null)";
+    run(&pool, rows).await.expect("rows");
+    let checksum = "select group_concat(concat_ws('|', id, topic, payload, headers, status, last_error, updated_at) order by seq) from outbox_messages";
+    let checksum = || async { sqlx::query_scalar::<_, String>(checksum).fetch_one(&pool).await.expect("rows") };
+    let before = checksum().await;
+    let store = MySqlStore::new(pool.clone(), Names::default());
+    assert_eq!(store.migrate().await.expect("migrated"), [3]);
+    assert_eq!(checksum().await, before);
+    assert_eq!(store.replay(&replay(Scope::all(), 10)).await.expect("replayed").len(), 1);
+    assert_eq!(store.audit(10).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
 async fn the_script_can_be_run_again_over_everything() {
     let pool = empty().await.pool().await.expect("it answers");
     for statement in [script(&Names::default()), script(&Names::default())].concat() {
@@ -103,7 +124,7 @@ async fn a_missing_right_stops_half_way_and_another_account_goes_on() {
     assert_eq!(versions, [1], "the first version is complete and noted");
     assert!(MySqlStore::new(weak, Names::default()).migrate().await.is_err(), "the lock was given back");
     let store = MySqlStore::new(admin.clone(), Names::default());
-    assert_eq!(store.migrate().await.expect("migrated"), [2]);
+    assert_eq!(store.migrate().await.expect("migrated"), [2, 3]);
     works(&admin, &store).await;
 }
 
@@ -193,7 +214,7 @@ async fn other_names_work_and_keep_apart() {
         Names::in_schema(other.name()).expect("a good name"),
     ] {
         let store = MySqlStore::new(pool.clone(), names);
-        assert_eq!(store.migrate().await.expect("migrated").len(), 2);
+        assert_eq!(store.migrate().await.expect("migrated"), (1..=LATEST).collect::<Vec<_>>());
         works(&pool, &store).await;
         store.purge(&crate::scene::purge()).await.expect("purged");
     }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use postrider::mysql::statements::{EnqueueStatements, StoreStatements};
-use postrider::store::{ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Purge, Replay, Scope};
-use postrider::{Names, Store};
+use postrider::operate::{Change, Filter};
+use postrider::store::{ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Purge, Scope};
+use postrider::{Names, Operator, Store};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 use uuid::Uuid;
 
-use crate::scene::{OnMySql, request};
+use crate::scene::{OnMySql, replay, request};
 
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
@@ -105,8 +106,22 @@ async fn check(scene: &OnMySql, analyzed: bool) {
             assert_eq!(purged.expect("purged"), 10);
             counts.push(("purge", count));
         }
-        let replay = Replay { scope: scope.clone(), topic: None, ids: None, limit: 5 };
+        let replay = replay(scope.clone(), 5);
         counts.push(("replay", reads(scene, async { store.replay(&replay).await.expect("replayed") }).await.0));
+        let filter = Filter { scope: scope.clone(), ..Filter::default() };
+        let named = Filter { ids: Some(vec![Uuid::new_v4()]), ..filter.clone() };
+        counts.push(("dead by id", reads(scene, async { store.dead(&named, None, 5).await.expect("listed") }).await.0));
+        let discard = Change { filter: filter.clone(), ..replay.clone() };
+        counts.push(("discard", reads(scene, async { store.discard(&discard).await.expect("discarded") }).await.0));
+        counts.push(("message", reads(scene, async { store.message(Uuid::new_v4()).await.expect("looked") }).await.0));
+        counts.push(("audit", reads(scene, async { store.audit(5).await.expect("read") }).await.0));
+        // There are 200 dead rows at first.
+        let (count, listed) = reads(scene, store.dead(&filter, None, 5)).await;
+        assert_eq!(listed.expect("listed").len(), 5);
+        assert!(count < 1_000, "the list read {count} rows, analyzed {analyzed}");
+        let (count, dead) = reads(scene, store.count_dead(&filter)).await;
+        assert!(dead.expect("counted") > 100);
+        assert!(count < 1_000, "the count of dead rows read {count} rows, analyzed {analyzed}");
         // Looks at the first thousand due rows of each namespace.
         let (count, swept) = reads(scene, store.sweep(&scope, 5, 10)).await;
         swept.expect("swept");
@@ -115,6 +130,9 @@ async fn check(scene: &OnMySql, analyzed: bool) {
         let (count, stats) = reads(scene, store.stats(&scope)).await;
         assert!(stats.expect("counted").pending > 19_000);
         assert!(count < 25_000, "the count read {count} rows, analyzed {analyzed}");
+        let (count, tallies) = reads(scene, store.overview(&scope, false)).await;
+        assert_eq!(tallies.expect("counted").len(), 3);
+        assert!(count < 50_000, "the overview read {count} rows, analyzed {analyzed}");
     }
     for (verb, count) in counts {
         assert!(count < 150, "{verb} read {count} rows, analyzed {analyzed}");

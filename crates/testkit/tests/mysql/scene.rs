@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postrider::operate::{Change, Filter};
 use postrider::store::{ClaimOrder, ClaimRequest, Scope};
 use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, MySqlStore, Names, Store};
 use sqlx::mysql::MySqlPoolOptions;
@@ -89,6 +90,11 @@ pub fn request() -> ClaimRequest {
         max_attempts: 10,
         order: ClaimOrder::Due,
     }
+}
+
+/// A replay of everything dead in a scope.
+pub fn replay(scope: Scope, limit: u32) -> Change {
+    Change { who: "a test".into(), filter: Filter { scope, ..Filter::default() }, limit }
 }
 
 pub fn purge() -> postrider::store::Purge {

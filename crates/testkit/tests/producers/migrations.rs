@@ -1,12 +1,15 @@
 //! Migrations run once, together, or not at all.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use postrider::names::Names;
+use postrider::operate::{Change, Filter};
 use postrider::postgres::migrate;
-use postrider::{Message, PostgresStore, StoreErrorKind};
+use postrider::store::{Finished, Purge};
+use postrider::{Message, Operator, PostgresStore, Scope, StoreErrorKind};
 use sqlx::{AssertSqlSafe, PgPool};
 use testkit::Postgres;
 
@@ -25,7 +28,7 @@ async fn things(pool: &PgPool, schema: &str) -> Result<Vec<String>> {
 async fn a_second_run_does_nothing() -> Result<()> {
     let pool = empty_database().await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(store.migrate().await?, [1, 2]);
+    assert_eq!(store.migrate().await?, [1, 2, 3]);
     let before = things(&pool, "public").await?;
     assert!(store.migrate().await?.is_empty());
     assert_eq!(things(&pool, "public").await?, before);
@@ -43,7 +46,7 @@ async fn eight_runs_at_once_share_the_work() -> Result<()> {
         })
     });
     let ran = try_join_all(runs).await?.into_iter().collect::<Result<Vec<_>>>()?;
-    assert_eq!(ran.concat(), [1, 2]);
+    assert_eq!(ran.concat(), [1, 2, 3]);
     Ok(())
 }
 
@@ -62,7 +65,7 @@ async fn a_failure_half_way_leaves_nothing_and_can_be_repeated() -> Result<()> {
     assert_eq!(things(&pool, "public").await?, ["postrider_enqueue"]);
 
     sqlx::raw_sql("drop function postrider_enqueue").execute(&pool).await?;
-    assert_eq!(store.migrate().await?, [1, 2]);
+    assert_eq!(store.migrate().await?, [1, 2, 3]);
     Ok(())
 }
 
@@ -74,7 +77,7 @@ async fn an_index_in_the_way_stops_the_first_version_whole() -> Result<()> {
     assert!(store.migrate().await.is_err());
     assert_eq!(things(&pool, "public").await?, ["mine", "outbox_messages_due_idx"]);
     sqlx::raw_sql("drop table mine").execute(&pool).await?;
-    assert_eq!(store.migrate().await?, [1, 2]);
+    assert_eq!(store.migrate().await?, [1, 2, 3]);
     Ok(())
 }
 
@@ -83,7 +86,7 @@ async fn two_outboxes_live_in_one_schema() -> Result<()> {
     let pool = empty_database().await?;
     let names = [Names::new("app", "one_", "one_messages")?, Names::new("app", "two_", "two_messages")?];
     for names in &names {
-        assert_eq!(PostgresStore::new(pool.clone(), names.clone()).migrate().await?, [1, 2]);
+        assert_eq!(PostgresStore::new(pool.clone(), names.clone()).migrate().await?, [1, 2, 3]);
     }
     for (number, names) in names.iter().enumerate() {
         let mut transaction = pool.begin().await?;
@@ -132,13 +135,58 @@ async fn the_script_makes_the_same_schema_and_migrations_go_on_from_it() -> Resu
 }
 
 #[tokio::test]
+async fn a_database_at_version_2_migrates_to_3_and_keeps_its_rows() -> Result<()> {
+    let pool = empty_database().await?;
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0003 audit").context("the script has the third version")?;
+    sqlx::raw_sql(AssertSqlSafe(older.to_owned())).execute(&pool).await?;
+    let rows = "insert into outbox_messages (namespace, topic, payload, status, last_error)
+        values ('shop', 'a', '1', 'dead', 'no'), ('shop', 'b', '2', 'delivered', null), ('shop', 'c', '3', 'pending', null)";
+    sqlx::raw_sql(rows).execute(&pool).await?;
+    let all = "select row(m.*)::text from outbox_messages m order by seq";
+    let before: Vec<String> = sqlx::query_scalar(all).fetch_all(&pool).await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    assert_eq!(store.migrate().await?, [3]);
+    assert_eq!(sqlx::query_scalar::<_, String>(all).fetch_all(&pool).await?, before);
+    let replay = Change { who: "ann".into(), filter: Filter::default(), limit: 10 };
+    assert_eq!(store.replay(&replay).await?.len(), 1);
+    assert_eq!(store.audit(10).await?.len(), 1);
+    Ok(())
+}
+
+/// An operator needs rights on two tables, and none on the numbers' sequence.
+#[tokio::test]
+async fn an_operator_needs_rights_on_tables_only() -> Result<()> {
+    let database = Postgres::shared().await?.create_database().await?;
+    let pool = database.pool_with(|options| options.max_connections(1)).await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    store.migrate().await?;
+    let role = "do $$ begin create role plain_operator; exception when duplicate_object then null; end $$;
+        grant select, update, delete on outbox_messages to plain_operator;
+        grant select, insert on postrider_audit to plain_operator;
+        insert into outbox_messages (namespace, topic, payload, status)
+        values ('shop', 'a', '1', 'dead'), ('shop', 'b', '2', 'dead'), ('shop', 'c', '3', 'dead'), ('shop', 'd', '4', 'delivered');
+        set role plain_operator";
+    sqlx::raw_sql(role).execute(&pool).await?;
+    let one = Change { who: "ann".into(), filter: Filter::default(), limit: 1 };
+    assert_eq!(store.replay(&one).await?.len(), 1);
+    assert_eq!(store.discard(&one).await?.len(), 1);
+    let purge = |finished| Purge { scope: Scope::all(), finished, older_than: Duration::ZERO, limit: 10 };
+    assert_eq!(store.purge_as("ann", &purge(Finished::Dead)).await?, 1);
+    assert_eq!(store.purge_as("ann", &purge(Finished::Delivered)).await?, 1);
+    assert_eq!(store.overview(&Scope::all(), true).await?.len(), 1);
+    assert_eq!(store.audit(10).await?.len(), 4);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_role_that_owns_its_schema_needs_no_more() -> Result<()> {
     let database = Postgres::shared().await?.create_database().await?;
     let pool = database.pool_with(|options| options.max_connections(1)).await?;
     let role = "do $$ begin create role plain_owner; exception when duplicate_object then null; end $$";
     sqlx::raw_sql(role).execute(&pool).await?;
     sqlx::raw_sql("create schema plain authorization plain_owner; set role plain_owner").execute(&pool).await?;
-    assert_eq!(PostgresStore::new(pool.clone(), Names::in_schema("plain")?).migrate().await?, [1, 2]);
+    assert_eq!(PostgresStore::new(pool.clone(), Names::in_schema("plain")?).migrate().await?, [1, 2, 3]);
     let owner = "select tableowner::text from pg_tables where schemaname = 'plain' and tablename = 'outbox_messages'";
     let owner: String = sqlx::query_scalar(owner).fetch_one(&pool).await?;
     assert_eq!(owner, "plain_owner");

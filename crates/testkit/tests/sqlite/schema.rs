@@ -1,7 +1,8 @@
 //! Migrations, and what the table accepts from any language.
 
+use postrider::operate::{Change, Filter};
 use postrider::sqlite::migrate;
-use postrider::{Names, SqliteStore};
+use postrider::{Names, Operator, SqliteStore};
 use sqlx::{AssertSqlSafe, SqlitePool};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -24,7 +25,7 @@ async fn a_second_run_does_nothing_and_two_at_once_are_fine() {
     let (one, other) = tokio::join!(stores[0].migrate(), stores[1].migrate());
     let mut ran = [one.expect("it runs"), other.expect("it runs")].concat();
     ran.sort_unstable();
-    assert_eq!(ran, [migrate::LATEST]);
+    assert_eq!(ran, [1, migrate::LATEST]);
     assert_eq!(stores[0].migrate().await.expect("it runs"), [] as [i32; 0]);
 }
 
@@ -40,6 +41,27 @@ async fn the_script_makes_the_same_schema_and_notes_its_versions() {
         sqlx::query_scalar::<_, String>(schema).fetch_one(&pool).await.expect("the schema can be read")
     };
     assert_eq!(read(by_script.pool().clone()).await, read(by_hand.store.pool().clone()).await);
+}
+
+/// There was no version 2 on SQLite.
+#[tokio::test]
+async fn a_database_at_version_1_migrates_to_3_and_keeps_its_rows() {
+    let directory = TempDir::new().expect("a directory");
+    let store = SqliteStore::open(directory.path().join("shop.db")).await.expect("it opens");
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0003 audit").expect("the script has the third version");
+    run(store.pool(), older).await.expect("the script runs");
+    let rows = "insert into outbox_messages (namespace, topic, payload, status, last_error)
+        values ('shop', 'a', '1', 'dead', 'no'), ('shop', 'b', '2', 'delivered', null), ('shop', 'c', '3', 'pending', null)";
+    run(store.pool(), rows).await.expect("rows");
+    let all = "select group_concat(id || topic || payload || headers || status || updated_at) from outbox_messages";
+    let read = || async { sqlx::query_scalar::<_, String>(all).fetch_one(store.pool()).await.expect("rows") };
+    let before = read().await;
+    assert_eq!(store.migrate().await.expect("it runs"), [3]);
+    assert_eq!(read().await, before);
+    let replay = Change { who: "ann".into(), filter: Filter::default(), limit: 10 };
+    assert_eq!(store.replay(&replay).await.expect("replayed").len(), 1);
+    assert_eq!(store.audit(10).await.expect("read").len(), 1);
 }
 
 #[tokio::test]

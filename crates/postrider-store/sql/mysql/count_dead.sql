@@ -1,0 +1,8 @@
+-- How many dead messages there are.
+-- The scope, the filter (see the fragment {asked})
+-- Uses {name}_lease_idx.
+select count(*)
+from {table} force index ({name}_lease_idx)
+where status = 'dead'
+  {in_scope}
+  {asked}

@@ -1,0 +1,9 @@
+-- A page of dead messages without their payloads, those that died first before the others.
+-- $1 to $8 the filter, see the fragment {asked}, $9 and $10 time and id of the message to go on after, or null, $11 limit
+-- Uses {name}_finished_idx, or {name}_pkey for a few ids.
+select {record}
+from {table}
+where {asked}
+  and ($9::timestamptz is null or (updated_at, id) > ($9::timestamptz, $10::uuid))
+order by updated_at, id
+limit $11::bigint

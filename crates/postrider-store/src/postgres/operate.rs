@@ -1,0 +1,210 @@
+//! The operator's verbs on PostgreSQL. A change and its line in the audit table are one statement.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::operate::{Action, AuditEntry, Change, Filter, Operator, Position, Record, Tally};
+use postrider_core::store::{Finished, Payload, Purge, Scope, Store, StoreError};
+use sqlx::Row;
+use sqlx::postgres::{PgArguments, PgRow};
+use uuid::Uuid;
+
+use super::error::for_relay;
+use super::store::{Bound, PostgresStore, only, scoped};
+use super::types::Micros;
+use crate::claimed::headers;
+use crate::clock::micros;
+use crate::operate::{Note, between, check, column, cut, in_order, read_ids, read_state, within};
+use crate::sql::Sql;
+
+impl PostgresStore {
+    async fn change(
+        &self,
+        verb: &'static str,
+        sql: &Sql,
+        change: &Change,
+        note: Note,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let arguments = asked(&change.filter, None, |bound| {
+            bound.add(i64::from(cut(change.limit)));
+            add(bound, &note);
+        });
+        let rows = self.runner.fetch(verb, sql, arguments).await?;
+        rows.iter().map(|row| row.try_get(0).map_err(|error| for_relay(verb, error))).collect()
+    }
+
+    async fn count<A>(&self, verb: &'static str, sql: &Sql, arguments: A) -> Result<u64, StoreError>
+    where
+        A: Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync,
+    {
+        let rows = self.runner.fetch(verb, sql, arguments).await?;
+        count(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
+    }
+}
+
+#[async_trait]
+impl Operator for PostgresStore {
+    async fn overview(&self, scope: &Scope, delivered: bool) -> Result<Vec<Tally>, StoreError> {
+        let mut rows = self.runner.fetch("overview", &self.statements.overview, scoped(scope, |_| {})).await?;
+        if delivered {
+            rows.extend(
+                self.runner.fetch("overview", &self.statements.overview_delivered, scoped(scope, |_| {})).await?,
+            );
+        }
+        let tallies = rows.iter().map(tally).collect::<Result<_, _>>().map_err(|error| for_relay("overview", error))?;
+        Ok(in_order(tallies))
+    }
+
+    async fn dead(&self, filter: &Filter, after: Option<Position>, limit: u32) -> Result<Vec<Record>, StoreError> {
+        check(filter)?;
+        let arguments = asked(filter, after, |bound| {
+            bound.add(after.map(|position| Micros(within(position.updated_at_micros))));
+            bound.add(after.map(|position| position.id)).add(i64::from(cut(limit)));
+        });
+        let rows = self.runner.fetch("dead", &self.statements.dead, arguments).await?;
+        rows.iter().map(|row| record(row).map_err(|error| for_relay("dead", error))).collect()
+    }
+
+    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
+        check(filter)?;
+        self.count("count_dead", &self.statements.count_dead, asked(filter, None, |_| {})).await
+    }
+
+    async fn message(&self, id: Uuid) -> Result<Option<Record>, StoreError> {
+        let arguments = || {
+            let mut bound = Bound::default();
+            bound.add(id);
+            bound.finish()
+        };
+        let rows = self.runner.fetch("message", &self.statements.message, arguments).await?;
+        rows.first().map(|row| with_payload(row).map_err(|error| for_relay("message", error))).transpose()
+    }
+
+    async fn replay(&self, change: &Change) -> Result<Vec<Uuid>, StoreError> {
+        let note = Note::of_change(Action::Replay, change)?;
+        let replayed = self.change("replay", &self.statements.replay, change, note).await?;
+        if !replayed.is_empty() {
+            // They are replayed, rung for or not; without the ring they wait for the next poll.
+            let _unheard = self.ring(&change.filter.scope).await;
+        }
+        Ok(replayed)
+    }
+
+    async fn discard(&self, change: &Change) -> Result<Vec<Uuid>, StoreError> {
+        let note = Note::of_change(Action::Discard, change)?;
+        self.change("discard", &self.statements.discard, change, note).await
+    }
+
+    async fn purge_as(&self, who: &str, purge: &Purge) -> Result<u64, StoreError> {
+        let note = Note::of_purge(who, purge)?;
+        let sql = match purge.finished {
+            Finished::Delivered => &self.statements.purge_delivered_as,
+            Finished::Dead => &self.statements.purge_dead_as,
+        };
+        let arguments = scoped(&purge.scope, |bound| {
+            bound.add(micros(purge.older_than)).add(i64::from(purge.limit));
+            add(bound, &note);
+        });
+        self.count("purge", sql, arguments).await
+    }
+
+    async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        let sql = match purge.finished {
+            Finished::Delivered => &self.statements.count_purge_delivered,
+            Finished::Dead => &self.statements.count_purge_dead,
+        };
+        let arguments = scoped(&purge.scope, |bound| {
+            bound.add(micros(purge.older_than));
+        });
+        self.count("count_purge", sql, arguments).await
+    }
+
+    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        let arguments = || {
+            let mut bound = Bound::default();
+            bound.add(i64::from(cut(limit)));
+            bound.finish()
+        };
+        let rows = self.runner.fetch("audit", &self.statements.audit, arguments).await?;
+        rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()
+    }
+}
+
+/// The parameters of a filter, as the fragment `{asked}` wants them, and the statement's own after them.
+fn asked(
+    filter: &Filter,
+    after: Option<Position>,
+    rest: impl Fn(&mut Bound) + Send + Sync,
+) -> impl Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync {
+    let (since, until) = between(filter, after);
+    scoped(&filter.scope, move |bound| {
+        bound.add(filter.topic.clone()).add(filter.key.clone()).add(filter.ids.clone());
+        bound.add(since.map(Micros)).add(until.map(Micros)).add(filter.error.clone());
+        rest(bound);
+    })
+}
+
+fn add(bound: &mut Bound, note: &Note) {
+    bound.add(note.who.clone()).add(note.action.as_str()).add(note.asked.clone());
+}
+
+fn count(row: &PgRow, at: usize) -> Result<u64, sqlx::Error> {
+    row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
+}
+
+fn tally(row: &PgRow) -> Result<Tally, sqlx::Error> {
+    let (oldest, now): (Option<Micros>, Micros) = (row.try_get(6)?, row.try_get(7)?);
+    Ok(Tally {
+        namespace: row.try_get(0)?,
+        topic: row.try_get(1)?,
+        state: read_state(row.try_get(2)?)?,
+        messages: count(row, 3)?,
+        last_minute: count(row, 4)?,
+        due: count(row, 5)?,
+        oldest: oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+    })
+}
+
+fn record(row: &PgRow) -> Result<Record, sqlx::Error> {
+    let time = |at: usize| row.try_get::<Micros, _>(at).map(|time| time.0);
+    let time_or_null = |at: usize| row.try_get::<Option<Micros>, _>(at).map(|time| time.map(|time| time.0));
+    Ok(Record {
+        id: row.try_get(column::ID)?,
+        namespace: row.try_get(column::NAMESPACE)?,
+        topic: row.try_get(column::TOPIC)?,
+        key: row.try_get(column::KEY)?,
+        tenant_id: row.try_get(column::TENANT)?,
+        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
+        state: read_state(row.try_get(column::STATUS)?)?,
+        attempts: row.try_get(column::ATTEMPTS)?,
+        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+        last_error: row.try_get(column::LAST_ERROR)?,
+        headers: headers(row.try_get(column::HEADERS)?),
+        payload: None,
+        next_attempt_at_micros: time(column::NEXT_ATTEMPT_AT)?,
+        locked_by: row.try_get(column::LOCKED_BY)?,
+        locked_until_micros: time_or_null(column::LOCKED_UNTIL)?,
+        created_at_micros: time(column::CREATED_AT)?,
+        updated_at_micros: time(column::UPDATED_AT)?,
+        delivered_at_micros: time_or_null(column::DELIVERED_AT)?,
+    })
+}
+
+fn with_payload(row: &PgRow) -> Result<Record, sqlx::Error> {
+    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
+        Some(bytes) => Payload::Bytes(bytes),
+        None => Payload::Json(row.try_get(column::PAYLOAD)?),
+    };
+    Ok(Record { payload: Some(payload), ..record(row)? })
+}
+
+fn entry(row: &PgRow) -> Result<AuditEntry, sqlx::Error> {
+    Ok(AuditEntry {
+        at_micros: row.try_get::<Micros, _>(0)?.0,
+        who: row.try_get(1)?,
+        action: row.try_get(2)?,
+        asked: row.try_get(3)?,
+        messages: count(row, 4)?,
+        ids: read_ids(row.try_get(5)?)?,
+    })
+}

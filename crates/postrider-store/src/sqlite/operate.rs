@@ -1,0 +1,237 @@
+//! The operator's verbs on SQLite. A change and its line in the audit table are one transaction.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::operate::{Action, AuditEntry, Change, Filter, Operator, Position, Record, Tally};
+use postrider_core::store::{Finished, Payload, Purge, Scope, Store, StoreError};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
+
+use super::clock::ago;
+use super::error::for_relay;
+use super::statements::Step;
+use super::store::{SqliteStore, bind_purge, only};
+use super::types::{Bound, json, read_id};
+use crate::claimed::headers;
+use crate::clock;
+use crate::operate::{LATELY, Note, between, check, column, cut, ids_text, in_order, read_ids, read_state, within};
+use crate::sql::Sql;
+
+impl SqliteStore {
+    /// Picks dead messages, changes them and notes it, with the write lock in hand. `bind` adds what the change wants
+    /// after the rows' numbers.
+    async fn change(
+        &self,
+        verb: &'static str,
+        step: &Step,
+        change: &Change,
+        note: Note,
+        bind: impl Fn(&mut Bound, i64) + Send + Sync,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let failed = |error| for_relay(verb, error);
+        let statements = &self.runner.statements;
+        let mut writing = self.runner.begin(verb).await?;
+        let mut bound = asked(&change.filter, None);
+        bound.add(i64::from(cut(change.limit)));
+        let picked = writing.run(&statements.dead_pick, &mut bound).await.map_err(failed)?;
+        if picked.is_empty() {
+            writing.commit().await.map_err(failed)?;
+            return Ok(Vec::new());
+        }
+        let numbers: Vec<i64> = picked.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(failed)?;
+        let ids: Vec<Uuid> = picked.iter().map(|row| read_id(row, 1)).collect::<Result<_, _>>().map_err(failed)?;
+        let now = writing.now;
+        let mut bound = Bound::default();
+        bound.add(json(numbers));
+        bind(&mut bound, now);
+        writing.run(step, &mut bound).await.map_err(failed)?;
+        let mut line = noted(&note, ids.len(), &ids, now);
+        writing.finish(&statements.note, &mut line).await.map_err(failed)?;
+        Ok(ids)
+    }
+
+    async fn count<A>(&self, verb: &'static str, sql: &Sql, arguments: A) -> Result<u64, StoreError>
+    where
+        A: Fn(&mut Bound, i64) + Send + Sync,
+    {
+        let rows = self.runner.read(verb, sql, arguments).await?;
+        count(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
+    }
+}
+
+#[async_trait]
+impl Operator for SqliteStore {
+    async fn overview(&self, scope: &Scope, delivered: bool) -> Result<Vec<Tally>, StoreError> {
+        let statements = &self.runner.statements;
+        let now = self.runner.clock.now_micros();
+        let bind = |bound: &mut Bound, _: i64| {
+            bound.scope(scope).add(now).add(ago(now, LATELY));
+        };
+        let mut rows = self.runner.read("overview", &statements.overview, bind).await?;
+        if delivered {
+            rows.extend(self.runner.read("overview", &statements.overview_delivered, bind).await?);
+        }
+        let tallies = rows.iter().map(|row| tally(row, now)).collect::<Result<_, _>>();
+        Ok(in_order(tallies.map_err(|error| for_relay("overview", error))?))
+    }
+
+    async fn dead(&self, filter: &Filter, after: Option<Position>, limit: u32) -> Result<Vec<Record>, StoreError> {
+        check(filter)?;
+        let bind = |bound: &mut Bound, _: i64| {
+            *bound = asked(filter, after);
+            bound.add(after.map(|position| within(position.updated_at_micros)));
+            bound.add(after.map(|position| position.id.hyphenated())).add(i64::from(cut(limit)));
+        };
+        let rows = self.runner.read("dead", &self.runner.statements.dead, bind).await?;
+        rows.iter().map(|row| record(row).map_err(|error| for_relay("dead", error))).collect()
+    }
+
+    async fn count_dead(&self, filter: &Filter) -> Result<u64, StoreError> {
+        check(filter)?;
+        let bind = |bound: &mut Bound, _: i64| *bound = asked(filter, None);
+        self.count("count_dead", &self.runner.statements.count_dead, bind).await
+    }
+
+    async fn message(&self, id: Uuid) -> Result<Option<Record>, StoreError> {
+        let bind = |bound: &mut Bound, _: i64| {
+            bound.id(id);
+        };
+        let rows = self.runner.read("message", &self.runner.statements.message, bind).await?;
+        rows.first().map(|row| with_payload(row).map_err(|error| for_relay("message", error))).transpose()
+    }
+
+    async fn replay(&self, change: &Change) -> Result<Vec<Uuid>, StoreError> {
+        let note = Note::of_change(Action::Replay, change)?;
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.add(now);
+        };
+        let replayed = self.change("replay", &self.runner.statements.replay, change, note, bind).await?;
+        if !replayed.is_empty() {
+            self.ring(&change.filter.scope).await?;
+        }
+        Ok(replayed)
+    }
+
+    async fn discard(&self, change: &Change) -> Result<Vec<Uuid>, StoreError> {
+        let note = Note::of_change(Action::Discard, change)?;
+        self.change("discard", &self.runner.statements.discard, change, note, |_, _| {}).await
+    }
+
+    async fn purge_as(&self, who: &str, purge: &Purge) -> Result<u64, StoreError> {
+        let note = Note::of_purge(who, purge)?;
+        let Some(step) = self.purge_step(purge).await? else { return Ok(0) };
+        let failed = |error| for_relay("purge", error);
+        let mut writing = self.runner.begin("purge").await?;
+        let (mut bound, now) = (Bound::default(), writing.now);
+        bind_purge(&mut bound, purge, now);
+        let deleted = writing.run(step, &mut bound).await.map_err(failed)?.len();
+        if deleted == 0 {
+            writing.commit().await.map_err(failed)?;
+            return Ok(0);
+        }
+        let mut line = noted(&note, deleted, &[], now);
+        writing.finish(&self.runner.statements.note, &mut line).await.map_err(failed)?;
+        Ok(deleted as u64)
+    }
+
+    async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        let sql = match purge.finished {
+            Finished::Delivered => &self.runner.statements.count_purge_delivered,
+            Finished::Dead => &self.runner.statements.count_purge_dead,
+        };
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(&purge.scope).add(ago(now, purge.older_than));
+        };
+        self.count("count_purge", sql, bind).await
+    }
+
+    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        let bind = |bound: &mut Bound, _: i64| {
+            bound.add(i64::from(cut(limit)));
+        };
+        let rows = self.runner.read("audit", &self.runner.statements.audit, bind).await?;
+        rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()
+    }
+}
+
+/// The parameters of a filter, as the fragment `{asked}` wants them.
+fn asked(filter: &Filter, after: Option<Position>) -> Bound {
+    let (since, until) = between(filter, after);
+    let ids = filter.ids.as_ref().map(|ids| json(ids.iter().map(|id| id.hyphenated().to_string())));
+    let mut bound = Bound::default();
+    bound.scope(&filter.scope).add(filter.topic.clone()).add(filter.key.clone()).add(ids);
+    bound.add(since).add(until).add(filter.error.clone());
+    bound
+}
+
+/// The parameters of `note.sql`.
+fn noted(note: &Note, messages: usize, ids: &[Uuid], now: i64) -> Bound {
+    let messages = i64::try_from(messages).unwrap_or(i64::MAX);
+    let mut bound = Bound::default();
+    bound.add(now).add(note.who.clone()).add(note.action.as_str()).add(note.asked.clone());
+    bound.add(messages).add(ids_text(ids));
+    bound
+}
+
+fn count(row: &SqliteRow, at: usize) -> Result<u64, sqlx::Error> {
+    row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
+}
+
+fn tally(row: &SqliteRow, now: i64) -> Result<Tally, sqlx::Error> {
+    let oldest: Option<i64> = row.try_get(6)?;
+    Ok(Tally {
+        namespace: row.try_get(0)?,
+        topic: row.try_get(1)?,
+        state: read_state(row.try_get(2)?)?,
+        messages: count(row, 3)?,
+        last_minute: count(row, 4)?,
+        due: count(row, 5)?,
+        oldest: oldest.map_or(Duration::ZERO, |oldest| clock::between(oldest, now)),
+    })
+}
+
+fn record(row: &SqliteRow) -> Result<Record, sqlx::Error> {
+    let id_or_null = |at: usize| row.try_get::<Option<Hyphenated>, _>(at).map(|id| id.map(Hyphenated::into_uuid));
+    Ok(Record {
+        id: read_id(row, column::ID)?,
+        namespace: row.try_get(column::NAMESPACE)?,
+        topic: row.try_get(column::TOPIC)?,
+        key: row.try_get(column::KEY)?,
+        tenant_id: id_or_null(column::TENANT)?,
+        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
+        state: read_state(row.try_get(column::STATUS)?)?,
+        attempts: row.try_get(column::ATTEMPTS)?,
+        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+        last_error: row.try_get(column::LAST_ERROR)?,
+        headers: headers(row.try_get(column::HEADERS)?),
+        payload: None,
+        next_attempt_at_micros: row.try_get(column::NEXT_ATTEMPT_AT)?,
+        locked_by: id_or_null(column::LOCKED_BY)?,
+        locked_until_micros: row.try_get(column::LOCKED_UNTIL)?,
+        created_at_micros: row.try_get(column::CREATED_AT)?,
+        updated_at_micros: row.try_get(column::UPDATED_AT)?,
+        delivered_at_micros: row.try_get(column::DELIVERED_AT)?,
+    })
+}
+
+fn with_payload(row: &SqliteRow) -> Result<Record, sqlx::Error> {
+    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
+        Some(bytes) => Payload::Bytes(bytes),
+        None => Payload::Json(row.try_get(column::PAYLOAD)?),
+    };
+    Ok(Record { payload: Some(payload), ..record(row)? })
+}
+
+fn entry(row: &SqliteRow) -> Result<AuditEntry, sqlx::Error> {
+    Ok(AuditEntry {
+        at_micros: row.try_get(0)?,
+        who: row.try_get(1)?,
+        action: row.try_get(2)?,
+        asked: row.try_get(3)?,
+        messages: count(row, 4)?,
+        ids: read_ids(row.try_get(5)?)?,
+    })
+}
