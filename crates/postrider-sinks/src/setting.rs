@@ -20,8 +20,8 @@ pub mod duration {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         let wrong = || {
-            // Long text is not repeated: it is something else in the wrong place, perhaps a secret.
-            let given = if text.chars().count() <= 12 { format!("{text:?}") } else { "this".to_owned() };
+            // What is not even like a length is not repeated: it got into the wrong place, and may be a secret.
+            let given = if digits > 0 && text.chars().count() <= 12 { format!("{text:?}") } else { "this".to_owned() };
             format!(
                 "{given} is not a length of time; write a whole number and a unit, such as \"500ms\", \"30s\", \"5m\", \"12h\" or \"7d\""
             )
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for SecretVisitor {
         let read = match place.as_str() {
             "env" => std::env::var(&name).map_err(|_| format!("the variable{} is not set; set it", shown(&name))),
             "file" => std::fs::read_to_string(PathBuf::from(&name))
-                .map_err(|error| format!("the file{} cannot be read: {}", shown(&name), error.kind())),
+                .map_err(|error| format!("the file{} cannot be read: {}", shown(&name), error)),
             _ => Err(HOW.to_owned()),
         };
         let value = read.map_err(A::Error::custom)?;

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{HttpConfig, StdoutConfig};
@@ -45,6 +46,8 @@ pub struct Loaded {
     /// What is allowed but hardly meant.
     pub warnings: Vec<Problem>,
 }
+
+static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<Config>);
 
 /// Reads the file, if there is one, and the variables, which override it.
 pub fn load(path: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Refused> {
@@ -96,17 +99,16 @@ fn load_text(
     environment: impl Iterator<Item = (String, String)>,
 ) -> Result<Loaded, Refused> {
     let (mut refused, mut warned) = (Findings::new(name, text), Findings::new(name, text));
-    let shape = Shape::of::<Config>();
     let mut tree = tree::parse(text, &mut refused);
     if !refused.is_empty() {
         return Err(refused.refused());
     }
-    environment::apply(&mut tree, &shape, environment, &mut refused);
+    environment::apply(&mut tree, &SHAPE, environment, &mut refused);
     if open_to_others {
-        warn_of_secrets(&tree, &shape, &mut warned);
+        warn_of_secrets(&tree, &SHAPE, &mut warned);
     }
     let declared = Declared::in_tree(&tree);
-    read::prune(&mut tree, &shape, &mut refused);
+    read::prune(&mut tree, &SHAPE, &mut refused);
     let config: Config = read::read(&mut tree, &mut refused);
     let warnings = check(&config, &tree, &declared, refused, warned)?;
     Ok(Loaded { config, warnings })

@@ -35,7 +35,7 @@ impl fmt::Display for Place {
 }
 
 /// One step from a table or list to what is in it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The value of a key.
     Key(String),
@@ -44,8 +44,15 @@ pub enum Step {
 }
 
 /// The path of a key, such as `source.shop.lease` or `route[0].sink`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeyPath(pub Vec<Step>);
+
+/// As it is displayed: a key may be a secret in the wrong place.
+impl fmt::Debug for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl KeyPath {
     /// The path of a key under this one.
@@ -75,15 +82,25 @@ impl<const N: usize> From<[&str; N]> for KeyPath {
     }
 }
 
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
 impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
                 Step::Index(index) => write!(f, "[{index}]")?,
                 Step::Key(key) => {
-                    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
                     f.write_str(if at > 0 { "." } else { "" })?;
-                    if plain { f.write_str(key)? } else { write!(f, "{key:?}")? }
+                    match key {
+                        key if !key.is_empty() && key.chars().all(is_plain) => f.write_str(key)?,
+                        // A value that got in front of the equals sign, perhaps a secret.
+                        key if key.chars().count() > 40 || key.contains([':', '/', '@', '=', '+']) => {
+                            f.write_str("…")?
+                        }
+                        key => write!(f, "{key:?}")?,
+                    }
                 }
             }
         }

@@ -71,21 +71,16 @@ impl Pruning<'_, '_> {
     fn has_type(&mut self, entry: &Entry, variants: &[Variant], path: &KeyPath) -> bool {
         let Some(table) = entry.node.table() else { return true };
         let names: Vec<&str> = variants.iter().map(|variant| &*variant.name).collect();
-        match table.get(TYPE) {
-            None => {
-                let said = format!("it has no type; say type = {}", quoted(&names));
-                self.findings.add(&entry.key, path.clone(), &said);
-                false
+        let (origin, path, said) = match table.get(TYPE).map(|kind| (&kind.node.origin, kind.node.text())) {
+            Some((_, Some(word))) if names.contains(&word) => return true,
+            Some((origin, Some(word))) => {
+                (origin, path.key(TYPE), format!("there is no such type; {}", choice(word, &names)))
             }
-            Some(kind) => match kind.node.text() {
-                Some(word) if !names.contains(&word) => {
-                    let said = format!("there is no such type; {}", choice(word, &names));
-                    self.findings.add(&kind.node.origin, path.key(TYPE), &said);
-                    false
-                }
-                _ => true,
-            },
-        }
+            Some((origin, None)) => (origin, path.key(TYPE), format!("this is not a type; write {}", quoted(&names))),
+            None => (&entry.key, path.clone(), format!("it has no type; say type = {}", quoted(&names))),
+        };
+        self.findings.add(origin, path, &said);
+        false
     }
 }
 
@@ -202,12 +197,12 @@ impl de::Error for Wrong {
     }
 
     fn invalid_value(given: Unexpected, expected: &dyn Expected) -> Self {
-        let expected = expected.to_string();
-        let wanted = in_our_words(&expected);
         match given {
             Unexpected::Signed(number) if number < 0 => Self(format!("{number} is too small; it must be 0 or more")),
-            Unexpected::Signed(_) | Unexpected::Unsigned(_) => Self(format!("this is too large; it must be {wanted}")),
-            _ => Self(format!("this cannot be used; it must be {wanted}")),
+            Unexpected::Signed(_) | Unexpected::Unsigned(_) => {
+                Self("this number is too large; write a smaller one".into())
+            }
+            _ => Self(format!("this cannot be used; it must be {expected}")),
         }
     }
 
@@ -264,7 +259,8 @@ fn kind(given: Unexpected) -> &'static str {
     match given {
         Unexpected::Bool(_) => BOOLEAN,
         Unexpected::Unsigned(_) | Unexpected::Signed(_) => NUMBER,
-        Unexpected::Float(_) => "a number that is not whole, or too large",
+        Unexpected::Float(number) if number.is_infinite() => "a number that is too large",
+        Unexpected::Float(_) => "a number that is not whole",
         Unexpected::Str(_) | Unexpected::Char(_) => "text",
         Unexpected::Seq => "a list",
         Unexpected::Map => "a table",

@@ -8,8 +8,8 @@ use super::model::{Config, Route, Source};
 use super::shape::{Field, Leaf, Shape, TYPE, Variant};
 use super::sink::Sink;
 
-const MINIMAL: &str = include_str!("examples/minimal.toml");
-const FULL: &str = include_str!("examples/full.toml");
+pub(super) const MINIMAL: &str = include_str!("examples/minimal.toml");
+pub(super) const FULL: &str = include_str!("examples/full.toml");
 
 /// A commented file to start from.
 pub fn example() -> &'static str {

@@ -1,6 +1,7 @@
 //! The sinks that can be configured. A new type is one line in each `match` here and one variant.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use postrider::Destination;
@@ -26,15 +27,6 @@ pub enum Sink {
 impl Sink {
     /// What `type` may say.
     const TYPES: &[&str] = &["stdout", "http"];
-
-    fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error> {
-        let settings = MapAccessDeserializer::new(settings);
-        match kind {
-            "stdout" => StdoutConfig::deserialize(settings).map(Self::Stdout),
-            "http" => HttpConfig::deserialize(settings).map(Self::Http),
-            _ => Err(A::Error::unknown_variant(kind, Self::TYPES)),
-        }
-    }
 
     /// One of each type with its defaults, in the order of the variants.
     pub fn one_of_each() -> Vec<Self> {
@@ -72,25 +64,44 @@ impl Sink {
     }
 }
 
-/// Not derived: serde would collect the table first and lose the places of what is wrong in it. The tree hands out
-/// `type` before the other keys.
+impl ByType for Sink {
+    fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error> {
+        let settings = MapAccessDeserializer::new(settings);
+        match kind {
+            "stdout" => StdoutConfig::deserialize(settings).map(Self::Stdout),
+            "http" => HttpConfig::deserialize(settings).map(Self::Http),
+            _ => Err(A::Error::unknown_variant(kind, Self::TYPES)),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Sink {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TypeFirst;
-        impl<'de> Visitor<'de> for TypeFirst {
-            type Value = Sink;
+        deserializer.deserialize_map(TypeFirst(PhantomData))
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table with a type")
-            }
+/// A table whose keys depend on its `type`. It is not derived, because serde would collect the table first and lose the
+/// places of what is wrong in it. The tree hands out `type` before the other keys.
+pub trait ByType: Sized {
+    /// Reads the other keys.
+    fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error>;
+}
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sink, A::Error> {
-                match map.next_entry::<String, String>()? {
-                    Some((key, kind)) if key == TYPE => Sink::read(&kind, map),
-                    _ => Err(A::Error::missing_field(TYPE)),
-                }
-            }
+/// Reads the type and then what is of that type.
+pub struct TypeFirst<T>(pub PhantomData<T>);
+
+impl<'de, T: ByType> Visitor<'de> for TypeFirst<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table with a type")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        match map.next_entry::<String, String>()? {
+            Some((key, kind)) if key == TYPE => T::read(&kind, map),
+            _ => Err(A::Error::missing_field(TYPE)),
         }
-        deserializer.deserialize_map(TypeFirst)
     }
 }

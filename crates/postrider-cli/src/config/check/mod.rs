@@ -94,12 +94,17 @@ impl Check<'_> {
         }
         let slowest = self.config.source.iter().filter(|(_, source)| source.enabled);
         if let Some((name, source)) = slowest.max_by_key(|(_, source)| source.poll_interval)
-            && source.poll_interval > admin.stalled_after
+            && source.poll_interval > admin.stalled_after.max(Duration::from_secs(1))
         {
             let said = format!(
-                "it is shorter than the poll_interval of source {name:?}, so health would be red without cause; raise it"
+                "the poll_interval of source {name:?} is longer than stalled_after of admin, so health would be red without \
+                 cause; lower the first or raise the second"
             );
-            self.refuse(path("stalled_after"), &said);
+            let written = self.tree.has(&path("stalled_after"));
+            self.refuse(
+                if written { path("stalled_after") } else { KeyPath::from(["source", name, "poll_interval"]) },
+                &said,
+            );
         }
         if admin.enabled && !admin.listen.ip().is_loopback() {
             let said = "it can be reached from other machines and has no authentication; listen on 127.0.0.1, or see \

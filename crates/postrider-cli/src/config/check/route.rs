@@ -1,5 +1,6 @@
 //! Checks of the routes, and of what they leave out.
 
+use postrider::route::InvalidDestination;
 use postrider::{Destination, name};
 use postrider_sinks::setting::duration;
 use wildmatch::WildMatch;
@@ -33,8 +34,7 @@ impl Check<'_> {
             self.refuse(path.key("source"), &said);
         }
         if !self.tree.has(&path.key("sink")) && route.sink.is_empty() {
-            let said = format!("it has no sink; {}", suggest("", &declared.sinks, "sink"));
-            self.refuse(path.clone(), &said);
+            self.refuse(path.clone(), "it has no sink; add one, such as sink = \"NAME\"");
         } else if !declared.sinks.contains(&route.sink) {
             let said = format!("there is no such sink; {}", suggest(&route.sink, &declared.sinks, "sink"));
             self.refuse(path.key("sink"), &said);
@@ -53,6 +53,11 @@ impl Check<'_> {
         let path = path.key("destination");
         let destination = match route.destination.as_deref().map(str::parse::<Destination>).transpose() {
             Ok(destination) => destination,
+            // What is in the braces is repeated only if it is a word: anything may have got there.
+            Err(InvalidDestination::UnknownField { found }) if !found.chars().all(|c| c.is_ascii_alphabetic()) => {
+                let said = "the destination has an unknown field; use {namespace}, {topic}, {key} or {tenant}";
+                return self.refuse(path, said);
+            }
             Err(error) => return self.refuse(path, &error.to_string()),
         };
         if let Some(sink) = self.config.sink.get(&route.sink)
