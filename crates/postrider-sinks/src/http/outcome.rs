@@ -96,7 +96,7 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
 
 /// What a request without an answer means.
 pub(super) fn of_error(error: &reqwest::Error) -> Outcome {
-    if let Some(unresolved) = find::<Unresolved>(error) {
+    if let Some(unresolved) = causes(error).find_map(|cause| cause.downcast_ref::<Unresolved>()) {
         return Outcome::retry(format!("nothing was sent: {unresolved}"));
     }
     if error.is_builder() {
@@ -115,7 +115,8 @@ fn no_connection(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no connection within connect_timeout".into();
     }
-    match find::<io::Error>(error) {
+    let concrete = |error: &&io::Error| error.kind() != io::ErrorKind::Other;
+    match causes(error).filter_map(|cause| cause.downcast_ref()).find(concrete) {
         // rustls wraps its errors like this; they tell of certificates and name no address.
         Some(error) if error.kind() == io::ErrorKind::InvalidData => {
             format!("TLS failed: {}", error.to_string().chars().take(200).collect::<String>())
@@ -125,16 +126,15 @@ fn no_connection(error: &reqwest::Error) -> String {
     }
 }
 
-/// The first cause of a kind.
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<T>() {
-            return Some(found);
+/// An error, its cause, the cause of that and so on. What an I/O error wraps is a cause of its own.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| {
+        let error: &'a (dyn Error + 'static) = *error;
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
         }
-        cause = error.source();
-    }
-    None
+    })
 }
 
 #[cfg(test)]

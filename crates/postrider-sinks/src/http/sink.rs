@@ -41,12 +41,14 @@ struct Shared {
     signer: Signer,
     rules: Rules,
     headers: HeaderMap,
-    https: Way,
+    /// Not there if neither the system nor the operator trusts any certificate.
+    https: Option<Way>,
     http: Way,
     lanes: Mutex<HashMap<Origin, Weak<Lane>>>,
 }
 
 /// How to get to an origin. There are two of them, because plain HTTP may go to fewer addresses.
+#[derive(Clone)]
 struct Way {
     resolver: Resolver,
     client: Client,
@@ -78,19 +80,24 @@ impl HttpClient {
         config.check()?;
         let lookup: Arc<dyn Lookup> = Arc::new(lookup);
         let allowed = AllowList::new(&config.allow_addresses)?;
-        let authorities = authorities(config)?;
-        let way = |public: bool| {
+        let trust = authorities(config)?;
+        let way = |public: bool, trust: Trust| {
             let policy = AddressPolicy { allowed: allowed.clone(), public };
-            Way::new(config, Resolver { lookup: lookup.clone(), policy }, &authorities)
+            Way::new(config, Resolver { lookup: lookup.clone(), policy }, trust)
         };
+        let https = match trust {
+            Some(trust) => Some(way(true, Trust::Also(trust)).map_err(|_| ConfigProblem::new("ca_file", NO_TLS))?),
+            None => way(true, Trust::Also(Vec::new())).ok(),
+        };
+        let http = way(config.allow_plain_http, Trust::Nobody);
         let shared = Shared {
             name: name.into(),
             source: Source::new(&config.source)?,
             signer: Signer::new(&config.signing_keys)?,
             rules: Rules::new(config),
             headers: headers(config)?,
-            https: way(true)?,
-            http: way(config.allow_plain_http)?,
+            https,
+            http: http.map_err(|_| ConfigProblem::new("http", "the HTTP client cannot be set up"))?,
             lanes: Mutex::default(),
             config: config.clone(),
         };
@@ -105,21 +112,21 @@ impl HttpClient {
             Host::Ipv6(address) => Some(address.into()),
             Host::Domain(_) => None,
         };
+        let way = match target.origin.https {
+            true => self.shared.https.clone().ok_or_else(|| ConfigProblem::new("ca_file", NO_ROOTS))?,
+            false => self.shared.http.clone(),
+        };
         if let Some(address) = literal {
             // The HTTP client does not look literal addresses up, so this is where they are checked.
-            let checked = self.shared.way(&target.origin).resolver.policy.check(address);
+            let checked = way.resolver.policy.check(address);
             checked.map_err(|refused| ConfigProblem::new("destination", refused.to_string()))?;
         }
         let lane = self.shared.lane(&target.origin);
-        Ok(HttpSink { shared: self.shared.clone(), target, lane })
+        Ok(HttpSink { shared: self.shared.clone(), target, way, lane })
     }
 }
 
 impl Shared {
-    fn way(&self, origin: &Origin) -> &Way {
-        if origin.https { &self.https } else { &self.http }
-    }
-
     /// The lane of an origin. It lives as long as a route leads there.
     fn lane(&self, origin: &Origin) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +161,18 @@ impl Shared {
     }
 }
 
+const NO_TLS: &str = "TLS cannot be set up with the certificates in it";
+const NO_ROOTS: &str = "the system trusts no certificates, so https:// cannot work; install them, or give a file here";
+
+/// Whose certificates are trusted.
+enum Trust {
+    Nobody,
+    /// The system's, and these.
+    Also(Vec<Certificate>),
+}
+
 impl Way {
-    fn new(config: &HttpConfig, resolver: Resolver, authorities: &[Certificate]) -> Result<Self, ConfigProblem> {
+    fn new(config: &HttpConfig, resolver: Resolver, trust: Trust) -> Result<Self, reqwest::Error> {
         let builder = Client::builder()
             .dns_resolver(resolver.clone())
             .connect_timeout(config.connect_timeout)
@@ -171,23 +188,22 @@ impl Way {
             .no_zstd()
             .no_deflate()
             .http1_only();
-        let builder = match authorities {
-            [] => builder,
-            some => builder.tls_certs_merge(some.iter().cloned()),
+        let builder = match trust {
+            Trust::Nobody => builder.tls_certs_only([]),
+            Trust::Also(certificates) => builder.tls_certs_merge(certificates),
         };
-        let client = builder.build().map_err(|_| ConfigProblem::new("ca_file", "TLS cannot be set up with it"))?;
-        Ok(Self { resolver, client })
+        Ok(Self { resolver, client: builder.build()? })
     }
 }
 
-fn authorities(config: &HttpConfig) -> Result<Vec<Certificate>, ConfigProblem> {
-    let Some(path) = &config.ca_file else { return Ok(Vec::new()) };
+fn authorities(config: &HttpConfig) -> Result<Option<Vec<Certificate>>, ConfigProblem> {
+    let Some(path) = &config.ca_file else { return Ok(None) };
     let problem = |what: String| ConfigProblem::new("ca_file", what);
     let pem = std::fs::read(path).map_err(|error| problem(format!("it cannot be read: {}", error.kind())))?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| problem("it is no PEM file".into()))?;
     match certificates.is_empty() {
         true => Err(problem("it holds no certificate".into())),
-        false => Ok(certificates),
+        false => Ok(Some(certificates)),
     }
 }
 
@@ -208,6 +224,7 @@ fn headers(config: &HttpConfig) -> Result<HeaderMap, ConfigProblem> {
 pub struct HttpSink {
     shared: Arc<Shared>,
     target: Target,
+    way: Way,
     lane: Arc<Lane>,
 }
 
@@ -246,8 +263,7 @@ impl HttpSink {
     }
 
     async fn send(&self, url: Url, content: Content) -> Outcome {
-        let client = &self.shared.way(&self.target.origin).client;
-        let answer = client.post(url).headers(content.headers).body(content.body).send().await;
+        let answer = self.way.client.post(url).headers(content.headers).body(content.body).send().await;
         match answer {
             Ok(response) => {
                 let status = response.status();
@@ -266,8 +282,8 @@ impl HttpSink {
 
     async fn connect(&self) -> Result<(), String> {
         let origin = &self.target.origin;
-        let resolver = &self.shared.way(origin).resolver;
-        let addresses = resolver.addresses(&origin.host.to_string()).await.map_err(|error| error.to_string())?;
+        let addresses =
+            self.way.resolver.addresses(&origin.host.to_string()).await.map_err(|error| error.to_string())?;
         let mut why = "it has no address".to_owned();
         for address in addresses {
             match TcpStream::connect(SocketAddr::new(address, origin.port)).await {
