@@ -6,7 +6,7 @@ use postrider::StoreError;
 use postrider::any::{AnyStore, Connect};
 
 use crate::args::Target;
-use crate::config::{self, Config, Source};
+use crate::config::{self, Admin, Config, Source};
 use crate::exit::Failure;
 
 /// The file that is read if no other is named.
@@ -40,8 +40,10 @@ impl Target {
             let source = Source { url: Some(url.clone()), schema: self.schema.clone(), ..Source::default() };
             return Ok(vec![(ONLY.to_owned(), source)]);
         }
-        let config = load(self.config.as_deref())?;
-        let all = config.source;
+        if self.config.is_none() && !is_configured() {
+            return Err(no_source());
+        }
+        let all = load(self.config.as_deref())?.source;
         let Some(wanted) = &self.source else {
             return match all.is_empty() {
                 true => Err(no_source()),
@@ -63,6 +65,23 @@ fn no_source() -> Failure {
     Failure::usage("which database? Give --database-url, or --config with a source in it")
 }
 
+/// Whether there is a configuration to be found without being named.
+pub fn is_configured() -> bool {
+    Path::new(DEFAULT_FILE).exists() || config::environment().any(|(name, _)| config::is_ours(&name))
+}
+
+fn refused(refused: &config::Refused) -> Failure {
+    Failure::usage(format!("the configuration is refused\n{refused}"))
+}
+
+/// The admin endpoint of a file, or of the environment alone.
+pub fn admin(file: Option<&Path>) -> Result<Admin, Failure> {
+    match file.is_some() || Path::new(DEFAULT_FILE).exists() {
+        true => Ok(load_quietly(file)?.config.admin),
+        false => config::admin_of(config::environment()).map_err(|why| refused(&why)),
+    }
+}
+
 /// Loads the configuration of a file, or of `postrider.toml` if that is there, and of the environment. Warnings go to
 /// standard error.
 pub fn load(file: Option<&Path>) -> Result<Config, Failure> {
@@ -74,8 +93,7 @@ pub fn load(file: Option<&Path>) -> Result<Config, Failure> {
 /// The same without printing anything.
 pub fn load_quietly(file: Option<&Path>) -> Result<config::Loaded, Failure> {
     let file = file.map(PathBuf::from).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()));
-    let refused = |refused: config::Refused| Failure::usage(format!("the configuration is refused\n{refused}"));
-    config::load(file.as_deref(), config::environment()).map_err(refused)
+    config::load(file.as_deref(), config::environment()).map_err(|why| refused(&why))
 }
 
 /// Whether an SQLite file that is missing is made.

@@ -57,6 +57,8 @@ pub struct Breaker {
     config: BreakerConfig,
     failed: HashSet<Uuid>,
     open: Option<Pause>,
+    /// Trials that came to nothing, because the sink had no room for that message.
+    void_trials: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +70,7 @@ struct Pause {
 impl Breaker {
     /// A closed one.
     pub fn new(config: BreakerConfig) -> Self {
-        Self { config, failed: HashSet::new(), open: None }
+        Self { config, failed: HashSet::new(), open: None, void_trials: 0 }
     }
 
     /// Whether the destination counts as down.
@@ -88,6 +90,7 @@ impl Breaker {
     /// The sink answered sensibly. Says whether the breaker closed by that.
     pub fn worked(&mut self) -> bool {
         self.failed.clear();
+        self.void_trials = 0;
         self.open.take().is_some()
     }
 
@@ -104,6 +107,18 @@ impl Breaker {
         self.failed.clear();
         self.open = Some(Pause { until: now + self.config.first_pause, length: self.config.first_pause });
         true
+    }
+
+    /// The sink had no room for a message and sent nothing. In a trial the next message may go elsewhere and fare
+    /// better; when so many of them came to nothing, the trial has failed.
+    pub fn had_no_room(&mut self, now: Instant) {
+        if matches!(self.gate(now), Gate::Trial) {
+            self.void_trials += 1;
+            if self.void_trials >= self.config.failures {
+                self.void_trials = 0;
+                self.trial_failed(now);
+            }
+        }
     }
 
     /// The sink is still down: pause for twice as long. What fails during a pause was under way before it began.
@@ -258,6 +273,19 @@ mod tests {
         }
         assert!(breaker.worked());
         assert_eq!(breaker.gate(now), Gate::Open);
+    }
+
+    #[test]
+    fn trials_that_come_to_nothing_fail_together() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        let then = now + Duration::from_secs(1);
+        for _ in 0..2 {
+            breaker.had_no_room(then);
+            assert_eq!(breaker.gate(then), Gate::Trial);
+        }
+        breaker.had_no_room(then);
+        assert_eq!(breaker.gate(then), Gate::ShutUntil(then + Duration::from_secs(2)));
     }
 
     #[test]

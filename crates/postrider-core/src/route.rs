@@ -220,6 +220,10 @@ impl Sink for Router {
         self.routes.iter().map(|route| route.sink.max_batch()).max().unwrap_or(1)
     }
 
+    fn concurrency(&self) -> Option<usize> {
+        self.routes.iter().map(|route| route.sink.concurrency()).sum()
+    }
+
     fn batch_key(&self, message: &ClaimedMessage) -> u64 {
         self.route(message).map_or(u64::MAX, |route| route as u64)
     }

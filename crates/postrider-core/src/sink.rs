@@ -18,6 +18,12 @@ pub trait Sink: Send + Sync + 'static {
         1
     }
 
+    /// The most calls of [`publish`](Self::publish) that are of use at the same time, if there is such a number. A
+    /// dispatcher makes no more, however many it is allowed.
+    fn concurrency(&self) -> Option<usize> {
+        None
+    }
+
     /// Only messages for which this is the same share a batch. A sink that leads to several others keeps their
     /// messages apart by it.
     fn batch_key(&self, message: &ClaimedMessage) -> u64 {

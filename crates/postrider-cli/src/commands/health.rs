@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub async fn run(arguments: Health) -> Result<ExitCode, Failure> {
     let address = match arguments.address {
         Some(address) => address,
-        None => target::load_quietly(arguments.config.as_deref())?.config.admin.listen,
+        None => target::admin(arguments.config.as_deref())?.listen,
     };
     let path = if arguments.ready { "readyz" } else { "healthz" };
     let url = format!("http://{}/{path}", reachable(address));

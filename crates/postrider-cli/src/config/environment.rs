@@ -15,6 +15,11 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
+/// Whether a variable is meant for us.
+pub fn is_ours(name: &str) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
+}
+
 /// Writes the variables into the tree.
 pub fn apply(
     tree: &mut Node,

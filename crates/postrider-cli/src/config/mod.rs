@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{HttpConfig, StdoutConfig};
 
-pub use environment::environment;
+pub use environment::{environment, is_ours};
 pub use model::*;
 pub use problem::{KeyPath, Problem, Refused};
 pub use reference::{example, reference};
@@ -128,6 +128,22 @@ fn warn_of_secrets(tree: &Node, shape: &Shape, warned: &mut Findings) {
     }
 }
 
+/// The configuration that variables alone make, unchecked.
+fn read_variables(environment: impl Iterator<Item = (String, String)>, refused: &mut Findings) -> (Node, Config) {
+    let mut tree = Node::empty(Origin::Whole);
+    environment::apply(&mut tree, &SHAPE, environment, refused);
+    read::prune(&mut tree, &SHAPE, refused);
+    let config = read::read(&mut tree, refused);
+    (tree, config)
+}
+
+/// The admin endpoint of a relay that runs without a file.
+pub fn admin_of(environment: impl Iterator<Item = (String, String)>) -> Result<Admin, Refused> {
+    let mut refused = Findings::new("the environment", "");
+    let (_, config) = read_variables(environment, &mut refused);
+    if refused.is_empty() { Ok(config.admin) } else { Err(refused.refused()) }
+}
+
 /// A configuration without a file: all messages of one database to one sink, `stdout` or an http(s) address. The
 /// variables set the rest.
 pub fn from_flags(
@@ -138,11 +154,7 @@ pub fn from_flags(
     const PLACE: &str = "the command line";
     const NAME: &str = "default";
     let mut refused = Findings::new(PLACE, "");
-    let mut tree = Node::empty(Origin::Whole);
-    let shape = Shape::of::<Config>();
-    environment::apply(&mut tree, &shape, environment, &mut refused);
-    read::prune(&mut tree, &shape, &mut refused);
-    let mut config: Config = read::read(&mut tree, &mut refused);
+    let (tree, mut config) = read_variables(environment, &mut refused);
     let (sink, destination) = match sink {
         "stdout" => (Sink::Stdout(StdoutConfig::default()), None),
         address if address.starts_with("http://") || address.starts_with("https://") => {

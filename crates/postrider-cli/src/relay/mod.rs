@@ -85,6 +85,7 @@ fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
             loaded
         }
         (Some(_), None) => return Err(Failure::usage("where to? Give --sink stdout or --sink https://…")),
+        _ if arguments.target.config.is_none() && !target::is_configured() => return Err(no_source()),
         _ => target::load_quietly(arguments.target.config.as_deref())?,
     };
     let config = &mut loaded.config;
@@ -99,13 +100,12 @@ fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
     Ok(loaded)
 }
 
+fn no_source() -> Failure {
+    Failure::usage("there is no source to take messages from; give --database-url and --sink, or --config")
+}
+
 /// Checks a configuration as far as it can be done without asking databases and destinations.
 pub fn check(config: &Config) -> Result<(), Failure> {
-    if !config.source.values().any(|source| source.enabled) {
-        return Err(Failure::usage(
-            "there is no source to take messages from; give --database-url and --sink, or --config",
-        ));
-    }
     sinks::Sinks::make(config).and_then(|sinks| generation::routers(config, &sinks).map(|_| ())).map_err(Failure::usage)
 }
 

@@ -25,7 +25,7 @@ async fn s20_config_check_names_the_place_and_suggests() -> Result<()> {
         ("url = \"sqlite:outbox.db\"", "url = \"sqlite:outbox.db\"\nbatch_size = 0", "3:", "batch"),
         ("type = \"stdout\"", "type = \"sdtout\"", "5:", "stdout"),
         ("type = \"stdout\"", "type = \"http\"\ntimeout = \"10\"", "6:", "unit"),
-        ("type = \"stdout\"", "type = \"http\"\ntimeout = \"20s\"", "2:", "publish_timeout"),
+        ("type = \"stdout\"", "type = \"http\"\ntimeout = \"20s\"", "1:", "publish_timeout"),
         ("type = \"stdout\"", "type = \"http\"", "7:", "destination"),
         ("sink = \"out\"", "sink = \"oud\"", "8:", "did you mean \"out\""),
         ("[source.shop]", "[sauce.shop]", "1:", "source"),

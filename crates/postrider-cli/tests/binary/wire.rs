@@ -73,7 +73,7 @@ async fn s3_38_every_field_is_on_the_line() -> Result<()> {
             ("namespace", "shop"),
             ("topic", "order.placed"),
             ("key", "7"),
-            ("tenant", tenant.as_str()),
+            ("tenant_id", tenant.as_str()),
             ("traceparent", TRACE),
         ] {
             assert_eq!(line[name], value, "{name} in {line:#}");

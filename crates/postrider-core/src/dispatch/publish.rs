@@ -17,7 +17,8 @@ use crate::trace;
 
 /// Publishes until the dispatcher stops; answers what is still under way then.
 pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Finished>) -> JoinSet<()> {
-    let calls = Arc::new(Semaphore::new(shared.config.concurrency));
+    let useful = shared.sink.concurrency().unwrap_or(usize::MAX).max(1);
+    let calls = Arc::new(Semaphore::new(shared.config.concurrency.min(useful)));
     let size = shared.sink.max_batch().max(1);
     let mut flights = JoinSet::new();
     while let Some(permit) = next_permit(&shared, &calls).await {

@@ -106,8 +106,10 @@ impl Shared {
         let was_open = breaker.is_open();
         match outcome {
             Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => breaker.worked(),
-            // Nothing was sent, so nothing is known.
-            Outcome::Busy { .. } => false,
+            Outcome::Busy { .. } => {
+                breaker.had_no_room(Instant::now());
+                false
+            }
             Outcome::Retry { .. } | Outcome::Unknown(_) => breaker.failed(id, Instant::now()),
         };
         let is_open = breaker.is_open();

@@ -58,14 +58,15 @@ impl Lane {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a message go to the origin, or answers what to say of it instead.
-    pub(super) async fn enter(&self, id: Uuid) -> Result<Request<'_>, Outcome> {
+    /// Lets a message go to the origin, or answers what to say of it instead. If the origin is `alone` the dispatcher's own
+    /// breaker minds it, which leaves the backlog in the table instead of giving it back message by message.
+    pub(super) async fn enter(&self, id: Uuid, alone: bool) -> Result<Request<'_>, Outcome> {
         let permit = match self.requests.try_acquire() {
             Ok(permit) => permit,
             Err(_) if self.turnstile.is_shut() => return Err(self.busy(Instant::now())),
             Err(_) => self.wait().await?,
         };
-        let pass = self.turnstile.enter(id)?;
+        let pass = if alone { None } else { Some(self.turnstile.enter(id)?) };
         Ok(Request::begin(self, pass, permit))
     }
 
@@ -119,7 +120,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn begin(lane: &'a Lane, pass: Pass<'a>, permit: SemaphorePermit<'a>) -> Self {
+    fn begin(lane: &'a Lane, pass: Option<Pass<'a>>, permit: SemaphorePermit<'a>) -> Self {
         let began = Instant::now();
         let mut pace = lane.pace();
         if pace.under_way == 0 {
@@ -127,7 +128,7 @@ impl<'a> Request<'a> {
         }
         pace.under_way += 1;
         drop(pace);
-        Self { lane, pass: Some(pass), began, _permit: permit }
+        Self { lane, pass, began, _permit: permit }
     }
 
     /// Notes how it ended.
@@ -164,7 +165,7 @@ mod tests {
     fn visit(lane: &Arc<Lane>, takes: Duration) -> tokio::task::JoinHandle<Outcome> {
         let lane = lane.clone();
         tokio::spawn(async move {
-            match lane.enter(Uuid::now_v7()).await {
+            match lane.enter(Uuid::now_v7(), false).await {
                 Err(busy) => busy,
                 Ok(request) => {
                     tokio::time::sleep(takes).await;

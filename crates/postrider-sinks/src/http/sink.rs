@@ -127,6 +127,12 @@ impl HttpClient {
 }
 
 impl Shared {
+    /// Whether all routes lead to one origin.
+    fn has_one_origin(&self) -> bool {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.values().filter(|lane| lane.strong_count() > 0).count() < 2
+    }
+
     /// The lane of an origin. It lives as long as a route leads there.
     fn lane(&self, origin: &Origin) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,7 +256,7 @@ impl HttpSink {
             Ok(made) => made,
             Err(why) => return Outcome::Reject(why),
         };
-        let request = match self.lane.enter(message.id).await {
+        let request = match self.lane.enter(message.id, self.shared.has_one_origin()).await {
             Ok(request) => request,
             Err(busy) => {
                 shared.count("busy");
@@ -322,6 +328,10 @@ fn class(status: u16) -> &'static str {
 
 #[async_trait]
 impl Sink for HttpSink {
+    fn concurrency(&self) -> Option<usize> {
+        Some(self.shared.config.concurrency)
+    }
+
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         for message in batch {

@@ -134,7 +134,7 @@ impl Sink for StdoutSink {
 
 #[derive(Serialize)]
 struct Line<'a> {
-    id: uuid::Uuid,
+    event_id: uuid::Uuid,
     namespace: &'a str,
     topic: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ fn line(message: &ClaimedMessage, config: &StdoutConfig) -> Result<String, Outco
     let raw = json.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
     let raw = raw.map_err(|_| not_json())?;
     let line = Line {
-        id: envelope.id,
+        event_id: envelope.id,
         namespace: envelope.namespace,
         topic: envelope.topic,
         key: envelope.key,
