@@ -59,6 +59,7 @@ fn s20_a_secret_in_a_file_that_others_can_read_is_warned_of() {
     assert_eq!(said(&text, 0o600), [""; 0]);
     assert_eq!(said(BASE, 0o644), [""; 0], "there is no password in it");
     assert_eq!(said(&text.replace("u:canary@h/x", "u@h/x?password=canary"), 0o644), [warned]);
+    assert_eq!(said(&text.replace("u:canary@h/x", "u@h/x?sslmode=require"), 0o644), [""; 0]);
 }
 
 #[test]
