@@ -214,6 +214,42 @@ mod tests {
     }
 
     #[test]
+    fn a_number_alone_and_text_are_told_apart() {
+        let said = |text: &str| duration::parse(text).expect_err(text);
+        assert_eq!(said("30"), "30 has no unit; write \"30ms\" or \"30s\", whichever you mean");
+        assert!(said("30 sec").starts_with("\"30 sec\" is not a length of time; "));
+        assert!(said("canary").starts_with("this is not a length of time; "), "it may be a secret");
+        assert!(said("4711canarycanary").starts_with("this is not a length of time; "), "it may be a secret");
+    }
+
+    #[test]
+    fn a_secret_is_found_where_the_configuration_says() {
+        let file = std::env::temp_dir().join(format!("postrider-secret-{}", std::process::id()));
+        let read = || serde_json::from_value::<Secret>(serde_json::json!({ "file": file }));
+        let missing = read().expect_err("no file").to_string();
+        assert!(missing.contains("cannot be read: No such file"), "{missing}");
+        std::fs::write(&file, "canary\r\n").expect("written");
+        let found = read().expect("found");
+        assert_eq!((found.expose(), found.is_in_plain_sight()), ("canary", false));
+        std::fs::write(&file, "\n").expect("written");
+        let empty = read().expect_err("empty").to_string();
+        std::fs::remove_file(&file).expect("removed");
+        assert!(empty.starts_with("the secret is empty"), "{empty}");
+        assert!(serde_json::from_str::<Secret>("\"\"").is_err());
+    }
+
+    #[test]
+    fn s16_a_secret_in_the_place_of_a_name_is_not_printed() {
+        for wrong in [r#"{"file": "canary"}"#, r#"{"env": "canary"}"#, r#"{"file": "/x/u:canary@h"}"#] {
+            let wrong = serde_json::from_str::<Secret>(wrong).expect_err("not there").to_string();
+            assert!(!wrong.contains("canary"), "{wrong}");
+        }
+        let named =
+            serde_json::from_str::<Secret>(r#"{"env": "POSTRIDER_TEST_UNSET"}"#).expect_err("not set").to_string();
+        assert!(named.contains("POSTRIDER_TEST_UNSET"), "{named}");
+    }
+
+    #[test]
     fn s16_a_secret_is_not_printed() {
         let secret = Secret::new("canary");
         assert!(!format!("{secret:?}").contains("canary"));

@@ -40,9 +40,10 @@ impl Database {
     }
 }
 
-/// Whether an address has no password in it, nor options that may hold one.
+/// Whether an address has no password in it, neither before its host nor among its options.
 pub fn is_without_secret(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| url.password().is_none() && url.query().is_none())
+    let is_password = |key: &str| key.to_ascii_lowercase().contains("pass");
+    Url::parse(url).is_ok_and(|url| url.password().is_none() && !url.query_pairs().any(|(key, _)| is_password(&key)))
 }
 
 fn is_scheme(text: &str) -> bool {

@@ -1,7 +1,5 @@
 //! Environment variables: `POSTRIDER__SOURCE__SHOP__LEASE=1m` sets `source.shop.lease`, whatever the file says.
 
-use std::sync::Arc;
-
 use super::problem::{Findings, KeyPath, Origin, Step};
 use super::shape::{Leaf, Shape, TYPE, nearest};
 use super::tree::{Entry, Node, Table, Value, parse_value};
@@ -74,7 +72,7 @@ enum Instead {
 
 impl Unknown {
     fn said(&self, segments: &[String]) -> String {
-        let variable = |segments: &[String]| format!("{PREFIX}{}", segments.join(SEPARATOR).to_uppercase());
+        let variable = |segments: &[String]| variable(segments).escape_debug().to_string();
         let with = |segment: &str| {
             let mut segments = segments.to_vec();
             segments[self.at] = segment.to_owned();
@@ -234,6 +232,6 @@ fn typed(text: &str, shape: &Shape, origin: &Origin) -> Result<Value, &'static s
 }
 
 /// The variable for a key, with `NAME` and `0` where a name or a number goes.
-pub fn variable(path: &[String]) -> Arc<str> {
-    format!("{PREFIX}{}", path.join(SEPARATOR).to_uppercase()).into()
+pub fn variable(path: &[String]) -> String {
+    format!("{PREFIX}{}", path.join(SEPARATOR).to_uppercase())
 }

@@ -28,7 +28,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
-            Self::Variable(name) => f.write_str(name),
+            // Anything may be in the name of a variable, also what moves a terminal's cursor.
+            Self::Variable(name) => write!(f, "{}", name.escape_debug()),
             Self::Whole(name) => f.write_str(name),
         }
     }
@@ -210,7 +211,8 @@ impl<'a> Findings<'a> {
                 Place::File {
                     file: self.name.clone(),
                     line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
-                    column: before[line_start..].chars().count() + 1,
+                    // A byte order mark is no character to whoever edits the file.
+                    column: before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1,
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! The reference of all settings, made from the model, and the examples in it.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value as Json;
 
 use super::environment::variable;
 use super::model::{Config, Route, Source};
@@ -50,13 +49,16 @@ Every key has a variable, which overrides the file; without a file the variables
 
 /// The reference, in Markdown.
 pub fn reference() -> String {
-    let mut page = Page(HEAD.to_owned());
-    page.add("\n## The least that works\n\n");
-    page.add(&format!("```toml\n{MINIMAL}```\n\n## Every key in one file\n\n```toml\n{FULL}```\n\n{RULES}"));
-    let Shape::Section(sections) = model() else { return page.0 };
-    for section in sections {
-        page.section(&section);
-    }
+    format!(
+        "{HEAD}\n## The least that works\n\n```toml\n{MINIMAL}```\n\n## Every key in one file\n\n```toml\n{FULL}```\n\n{RULES}{}",
+        sections(&model())
+    )
+}
+
+/// What there is to say of each section.
+pub(super) fn sections(shape: &Shape) -> String {
+    let mut page = Page(String::new());
+    shape.fields().into_iter().for_each(|section| page.section(section));
     page.0
 }
 
@@ -206,7 +208,12 @@ impl Page {
         };
         self.field(&kind, path);
         for variant in variants.iter().filter(|variant| !variant.fields.is_empty()) {
-            self.heading(&format!("[{}] with type = \"{}\"", path.join("."), variant.name), &variant.about);
+            let title = format!("[{}] with type = \"{}\"", path.join("."), variant.name);
+            match path.len() {
+                ..=2 => self.heading(&title, &variant.about),
+                // Within a sink's settings, what follows still belongs to the sink.
+                _ => self.add(&format!("\n**`{title}`**: {}\n", variant.about)),
+            }
             variant.fields.iter().for_each(|field| self.field(field, path));
         }
     }
@@ -220,25 +227,18 @@ impl Page {
             self.add("\n");
             words.iter().for_each(|(word, about)| self.add(&format!("- `\"{word}\"`: {about}\n")));
         }
-        let presence = match (&field.default, field.needed) {
-            (_, true) => "needed".to_owned(),
-            (Some(default), _) => format!("default `{}`", written(default)),
-            (None, _) => "not set by default".to_owned(),
+        let presence = match (&field.default, &field.shape) {
+            _ if field.needed => ", needed".to_owned(),
+            (_, Shape::Section(_)) => String::new(),
+            (Some(default), _) => format!(", default `{default}`"),
+            (None, _) => ", not set by default".to_owned(),
         };
-        self.add(&format!("\n{}, {presence} · `{}`\n", kind(&field.shape), variable(&path)));
+        self.add(&format!("\n{}{presence} · `{}`\n", kind(&field.shape), variable(&path)));
         let inner = match &field.shape {
             Shape::Named(inner) => inner,
             shape => shape,
         };
         self.inside(inner, &path);
-    }
-}
-
-/// A default as it is written in the file.
-fn written(default: &Json) -> String {
-    match default {
-        Json::Object(object) if object.is_empty() => "{}".to_owned(),
-        other => other.to_string(),
     }
 }
 

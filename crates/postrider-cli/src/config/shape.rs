@@ -140,11 +140,12 @@ fn one_of(variants: &[&Json]) -> Shape {
 
 fn fields(schema: &Json) -> Vec<Field> {
     let properties = schema["properties"].as_object().into_iter().flatten();
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
     let field = |(name, schema): (&String, &Json)| Field {
         name: name.clone(),
         about: about(schema),
         default: schema.get("default").filter(|default| !default.is_null()).cloned(),
-        needed: schema["x-needed"] == true,
+        needed: required(name) || schema["x-needed"] == true,
         shape: shape(schema),
     };
     properties.filter(|(name, schema)| *name != TYPE || schema.get("const").is_none()).map(field).collect()

@@ -150,10 +150,13 @@ impl Check<'_> {
 
     fn trace(&mut self) {
         let Some(endpoint) = &self.config.trace.otlp_endpoint else { return };
-        let fits = Url::parse(endpoint).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
-        if !fits {
-            let said = "this is not an http address; write one such as http://127.0.0.1:4318/v1/traces";
-            self.refuse(KeyPath::from(["trace", "otlp_endpoint"]), said);
+        let path = KeyPath::from(["trace", "otlp_endpoint"]);
+        match Url::parse(endpoint) {
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                self.refuse(path, "it has a user or password in it, and would be printed; send to a collector without");
+            }
+            Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {}
+            _ => self.refuse(path, "this is not an http address; write one such as http://127.0.0.1:4318/v1/traces"),
         }
     }
 }

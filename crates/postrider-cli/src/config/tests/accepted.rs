@@ -33,6 +33,8 @@ fn a_file_may_come_from_any_editor() {
     let bad = format!("\u{feff}{}lease = 30\r\n", BASE.replace('\n', "\r\n"));
     let refused = load_bytes(bad.as_bytes(), 0o600).expect_err("no unit").to_string();
     assert!(refused.contains(":7:9: source.shop.lease: 30 has no unit"), "{refused}");
+    let first = load_bytes("\u{feff}lease = 30".as_bytes(), 0o600).expect_err("unknown").to_string();
+    assert!(first.contains(":1:1: lease: there is no such key here"), "{first}");
 }
 
 #[test]
@@ -59,6 +61,7 @@ fn s20_a_secret_in_a_file_that_others_can_read_is_warned_of() {
     assert_eq!(said(&text, 0o600), [""; 0]);
     assert_eq!(said(BASE, 0o644), [""; 0], "there is no password in it");
     assert_eq!(said(&text.replace("u:canary@h/x", "u@h/x?password=canary"), 0o644), [warned]);
+    assert_eq!(said(&text.replace("u:canary@h/x", "u@h/x?sslmode=require"), 0o644), [""; 0]);
 }
 
 #[test]

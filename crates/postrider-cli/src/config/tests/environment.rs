@@ -35,7 +35,7 @@ fn variables_alone_are_enough() {
             ("POSTRIDER__SOURCE__SHOP__URL", "postgres://u:p@h/x"),
             ("POSTRIDER__SOURCE__SHOP__NAMESPACES", "orders, payments"),
             ("POSTRIDER__SOURCE__OTHER__URL", "sqlite:x"),
-            ("POSTRIDER__SOURCE__OTHER__NAMESPACES", "['a,b', 'c']".replace(",b", "").leak()),
+            ("POSTRIDER__SOURCE__OTHER__NAMESPACES", "['a', \"c\"]"),
             ("POSTRIDER__SINK__CONSOLE__TYPE", "stdout"),
             ("POSTRIDER__ROUTE__0__SINK", "console"),
             ("POSTRIDER__ROUTE__0__TOPIC", "order.*"),
@@ -113,6 +113,14 @@ fn wrong_variables_are_refused_by_name() {
         (
             &[("POSTRIDER__ADMIN__ENABLED__X", "x")],
             "POSTRIDER__ADMIN__ENABLED__X: there is no such setting; did you mean POSTRIDER__ADMIN__ENABLED?",
+        ),
+        (
+            &[("POSTRIDER__LOG__LEVEL__\u{1b}[31m", "x")],
+            "POSTRIDER__LOG__LEVEL__\\u{1b}[31m: there is no such setting; did you mean POSTRIDER__LOG__LEVEL?",
+        ),
+        (
+            &[("POSTRIDER__SOURC\u{1b}__SHOP", "x")],
+            "POSTRIDER__SOURC\\u{1b}__SHOP: there is no such setting; did you mean POSTRIDER__SOURCE__SHOP?",
         ),
         (
             &[("POSTRIDER__", "x")],

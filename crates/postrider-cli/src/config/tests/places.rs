@@ -11,6 +11,7 @@ use serde::de::{Error, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::problem::Findings;
+use super::super::reference::sections;
 use super::super::shape::Shape;
 use super::super::sink::{ByType, TypeFirst};
 use super::super::{environment, read, tree, warn_of_secrets};
@@ -127,6 +128,22 @@ fn settings_of_a_sink_have_their_places() {
     ];
     for (added, said) in cases {
         assert_eq!(probe(&format!("[sink.h]\ntype = \"hook\"\n{added}\n"), &[]).1, said, "{added}");
+    }
+}
+
+#[test]
+fn the_reference_has_settings_within_settings() {
+    let page = sections(&Shape::of::<Probe>());
+    for part in [
+        "## `[sink.NAME] with type = \"hook\"`\n\nWith settings.\n",
+        "### `sink.NAME.tls.verify`",
+        "Table · `POSTRIDER__SINK__NAME__TLS`",
+        "Table of secret, default `{}` · `POSTRIDER__SINK__NAME__HEADERS`",
+        "`POSTRIDER__SINK__NAME__AUTH__TYPE`",
+        "**`[sink.NAME.auth] with type = \"basic\"`",
+        "Secret, needed · `POSTRIDER__SINK__NAME__AUTH__PASSWORD`",
+    ] {
+        assert!(page.contains(part), "{part}");
     }
 }
 

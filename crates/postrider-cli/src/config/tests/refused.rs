@@ -184,6 +184,10 @@ const ADDED: &[(&str, &str)] = &[
         "f:8:17: trace.otlp_endpoint: this is not an http address; write one such as http://127.0.0.1:4318/v1/traces",
     ),
     (
+        "[trace]\notlp_endpoint = \"http://u:canary@h/x\"",
+        "f:8:17: trace.otlp_endpoint: it has a user or password in it, and would be printed; send to a collector without",
+    ),
+    (
         "[trace]\notlp_endpoint = \"file:///tmp/x\"",
         "f:8:17: trace.otlp_endpoint: this is not an http address; write one such as http://127.0.0.1:4318/v1/traces",
     ),

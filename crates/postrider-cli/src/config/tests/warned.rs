@@ -43,10 +43,9 @@ fn what_is_hardly_meant_is_warned_of() {
     }
 }
 
-/// A source on line 1 and sinks; the routes begin on line 5.
+/// Warnings of one source, one sink and these routes to it.
 fn of_routes(source: &str, routes: &[&str]) -> Vec<String> {
-    let head = format!("[source.s]\nurl = \"sqlite:s\"\n{source}\nsink = {{}}\n")
-        .replace("sink = {}\n", "[sink.a]\ntype = \"stdout\"\n");
+    let head = format!("[source.s]\nurl = \"sqlite:s\"\n{source}\n[sink.a]\ntype = \"stdout\"\n");
     let routes: String = routes.iter().map(|route| format!("[[route]]\nsink = \"a\"\n{route}\n")).collect();
     warnings(&format!("{head}{routes}"))
 }
