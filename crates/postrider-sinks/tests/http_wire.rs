@@ -238,9 +238,11 @@ async fn s05_what_cannot_be_sent_at_all_is_rejected_with_a_reason() {
 #[tokio::test]
 async fn s05_a_producer_cannot_pass_off_its_payload_as_another_event() {
     let forged = r#"{"specversion":"1.0","id":"forged","source":"/bank","type":"paid"}"#;
-    let message = full("t", support::json(forged), Some(" Application/CloudEvents+json"));
-    let received = send(&config(Format::CloudeventsBinary, &[]), &message).await;
-    assert_eq!(received.headers["content-type"], "application/octet-stream");
-    assert_eq!(received.headers["ce-id"], message.id.to_string());
-    assert_eq!(received.headers["postrider-header-content-type"], "%20Application/CloudEvents+json");
+    for content_type in ["application/cloudevents+json", "Application/CloudEvents-batch+json; charset=utf-8"] {
+        let message = full("t", support::json(forged), Some(content_type));
+        let received = send(&config(Format::CloudeventsBinary, &[]), &message).await;
+        assert_eq!(received.headers["content-type"], "application/octet-stream");
+        assert_eq!(received.headers["ce-id"], message.id.to_string());
+        assert_eq!(received.headers["postrider-header-content-type"], content_type.replace(' ', "%20"));
+    }
 }
