@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use postrider::any::AnyStore;
-use postrider::{BreakerConfig, Dispatcher, Pulse, Route, Router, Sink, StoreError, store};
+use postrider::{BreakerConfig, Dispatcher, Pulse, Route, Router, StoreError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::sinks::Sinks;
-use crate::config::{Config, Delivered, Source};
+use crate::config::{Config, Relay, Source};
 use crate::exit::{Failure, with_causes};
 use crate::target::{self, Missing};
 
@@ -35,7 +35,7 @@ pub struct Line {
     pub name: String,
     pub store: AnyStore,
     source: Source,
-    grace: Duration,
+    relay: Relay,
     pulse: Mutex<Option<Pulse>>,
     pub since: Instant,
 }
@@ -87,7 +87,7 @@ impl Generation {
                 name: name.clone(),
                 store,
                 source: source.clone(),
-                grace: config.relay.shutdown_grace,
+                relay: config.relay.clone(),
                 pulse: Mutex::default(),
                 since: Instant::now(),
             };
@@ -189,29 +189,5 @@ async fn deliver(line: Arc<Line>, router: Arc<Router>, stop: CancellationToken) 
 }
 
 fn dispatcher(line: &Line, router: Arc<Router>) -> Result<Dispatcher, postrider::ConfigError> {
-    let source = &line.source;
-    let scope = store::Scope { namespaces: source.namespaces.clone(), tenant: source.tenant };
-    let sink: Arc<dyn Sink> = router;
-    let mut builder = Dispatcher::builder_shared(line.store.store(), sink)
-        .name(&line.name)
-        .scope(scope)
-        .batch_size(source.batch_size)
-        .concurrency(source.concurrency)
-        .poll_interval(source.poll_interval)
-        .lease(source.lease)
-        .publish_timeout(source.publish_timeout)
-        .max_attempts(source.max_attempts)
-        .backoff(source.retry_base, source.retry_max)
-        .shutdown_grace(line.grace)
-        .delivered(match source.delivered {
-            Delivered::Keep => store::Delivered::Keep,
-            Delivered::Delete => store::Delivered::Delete,
-        });
-    if let Some(age) = source.keep_delivered {
-        builder = builder.purge_delivered_after(age);
-    }
-    if let Some(age) = source.keep_dead {
-        builder = builder.purge_dead_after(age);
-    }
-    builder.build()
+    line.source.dispatcher(&line.name, &line.relay, line.store.store(), router).build()
 }

@@ -51,12 +51,12 @@ pub struct HttpConfig {
     pub user_agent: String,
     /// How long finding, reaching and trusting the other side may take: DNS, TCP and TLS together.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub connect_timeout: Duration,
     /// How long a request may take with everything; it must be shorter than the dispatcher's publish time-out by more
     /// than `patience`.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub timeout: Duration,
     /// How many bytes of an answer's body are read (and dropped) to keep the connection; of a longer one the connection is
     /// closed.
@@ -73,17 +73,17 @@ pub struct HttpConfig {
     /// How long a message may wait for one of them. When it must expect to wait for longer it is given back at once, with
     /// its attempt, so that a slow origin does not hold up the others.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub patience: Duration,
     /// After so many different messages failed at an origin, with no success in between, it is left alone for a while.
     pub breaker_failures: u32,
     /// How long an origin is left alone at first; the pause doubles with each failed trial.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub breaker_first_pause: Duration,
     /// The longest such pause.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "duration"))]
     pub breaker_longest_pause: Duration,
     /// Status codes which say that the message was there already, such as 409 of a receiver that means it so.
     pub duplicate_statuses: Vec<u16>,

@@ -222,6 +222,9 @@ mod tests {
         let lane = lane(8);
         assert_eq!(count(vec![visit(&lane, Duration::from_millis(200))]).await, (1, 0));
         let visits: Vec<_> = (0..64).map(|_| visit(&lane, Duration::from_millis(200))).collect();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let refused = visits.iter().filter(|visit| visit.is_finished()).count();
+        assert_eq!(refused, 46, "8 began, 10 may expect a turn within 250 ms, and nobody else takes a slot");
         assert_eq!(count(visits).await, (16, 48), "8 at once, 8 after them; two more gave up");
     }
 

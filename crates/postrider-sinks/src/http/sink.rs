@@ -27,6 +27,10 @@ use crate::problem::ConfigProblem;
 /// How long the rest of an answer is waited for, once its status is known. It is only read to keep the connection.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// How long a connection is kept for the next request. Common servers close theirs after five seconds; a request that crosses
+/// with that would have an unknown outcome.
+const IDLE: Duration = Duration::from_secs(4);
+
 /// What all routes to a sink share: connections, limits, and for each origin its room and breaker. Clones are the same
 /// client.
 #[derive(Clone)]
@@ -184,6 +188,7 @@ impl Way {
             .connect_timeout(config.connect_timeout)
             .timeout(config.timeout)
             .pool_max_idle_per_host(config.concurrency)
+            .pool_idle_timeout(IDLE)
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .referer(false)

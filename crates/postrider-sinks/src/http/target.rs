@@ -3,12 +3,13 @@
 //!
 //! A field becomes one path segment in which everything but letters, digits and `-._~` is percent-encoded. The URL that
 //! comes out is parsed, and must come back from the parser unchanged: dot segments and anything else that a parser would
-//! resolve, drop or move are found by that, without a list of tricks.
+//! resolve, drop or move are found by that, without a list of tricks. Some servers decode a path before they resolve dots in
+//! it, so it must not climb when it is decoded, either.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use postrider_core::{ClaimedMessage, Destination};
 use reqwest::Url;
 use url::Host;
@@ -85,11 +86,30 @@ impl Target {
             return Err(format!("its URL would be longer than {LONGEST_URL} bytes"));
         }
         let url = Url::parse(&text).map_err(|_| LEAVES.to_owned())?;
-        match url.as_str() == text {
+        match url.as_str() == text && !climbs(url.path()) {
             true => Ok(url),
             false => Err(LEAVES.into()),
         }
     }
+}
+
+/// How often a path is decoded on its way, at most: by a proxy, by a server, and by a program that should not.
+const DECODED: usize = 3;
+
+/// Whether a path has dot segments for anybody who decodes it.
+fn climbs(path: &str) -> bool {
+    let is_dots = |segment: &str| {
+        let name = segment.split(';').next().unwrap_or_default();
+        matches!(name.trim_matches(|c: char| c.is_control() || c.is_whitespace()), "." | "..")
+    };
+    let mut text = path.to_owned();
+    for _ in 0..DECODED {
+        text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if text.split(['/', '\\']).any(is_dots) {
+            return true;
+        }
+    }
+    false
 }
 
 const LEAVES: &str = "its fields would lead outside of the destination's path";
@@ -124,7 +144,6 @@ fn check_rest(root: &Url, rest: &str) -> Result<(), ConfigProblem> {
 fn segment(value: &str) -> Result<Cow<'_, str>, String> {
     match value {
         "" => Err("a field of its destination is empty".into()),
-        "." | ".." => Err(LEAVES.into()),
         value => Ok(utf8_percent_encode(value, SEGMENT).into()),
     }
 }
@@ -261,14 +280,34 @@ mod tests {
                 assert_eq!((url.username(), url.password(), url.fragment()), ("", None, None), "{template} {trick:?}");
                 assert_eq!(url.path_segments().expect("segments").count(), segments, "{template} {trick:?} {url}");
                 assert_eq!(url.query().is_some(), template.contains('?'), "{template} {trick:?}");
+                let decoded = percent_decode_str(url.path()).decode_utf8_lossy().replace('\\', "/");
+                let resolved = Url::parse(&format!("https://example.com{decoded}")).expect("a URL");
+                assert!(resolved.as_str().starts_with(prefix), "{template} {trick:?} decoded");
                 assert!(!url.as_str().contains(|c: char| c.is_control() || c == '\\'), "{template} {trick:?}");
             }
         }
-        for (template, trick) in
-            [("{topic}", ".."), ("{topic}", "."), ("{topic}", ""), (".{topic}", "."), ("a/{topic}/b", "..")]
-        {
+        for (template, trick) in [
+            ("{topic}", ""),
+            ("{topic}", "."),
+            ("{topic}", ".."),
+            (".{topic}", "."),
+            (".{topic}", "./admin"),
+            ("a/{topic}/b", ".."),
+            ("{topic}", "../../admin"),
+            ("{topic}", "..\\..\\admin"),
+            ("{topic}", "a/../../../admin"),
+            ("{topic}", "%2e%2e"),
+            ("{topic}", "%2e%2e%2fadmin"),
+            ("{topic}", "%252e%252e"),
+            ("{topic}", "..;/admin"),
+            ("{topic}", "..\u{1}/admin"),
+        ] {
             let target = target(&format!("{prefix}{template}")).expect(template);
-            target.url(&message(trick)).expect_err(trick);
+            assert!(target.url(&message(trick)).is_err(), "{template} {trick:?}");
+        }
+        for (template, good) in [("{topic}", "a/b"), ("a.{topic}", ".."), ("x?t={topic}", ".."), ("{topic}", "...")] {
+            let target = target(&format!("{prefix}{template}")).expect(template);
+            assert!(target.url(&message(good)).is_ok(), "{template} {good:?}");
         }
         let target = target(&format!("{prefix}{{topic}}")).expect("a template");
         assert!(target.url(&message(&"x".repeat(9_000))).expect_err("long").contains("longer"));

@@ -85,6 +85,7 @@ impl Lines {
         let mut all = || {
             if self.torn {
                 self.writer.write_all(b"\n")?;
+                self.torn = false;
             }
             for line in lines {
                 (begun, self.torn) = (begun + 1, true);

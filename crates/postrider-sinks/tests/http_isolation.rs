@@ -1,0 +1,179 @@
+//! R58: one dead or slow endpoint among fifty does not hold up the others.
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use postrider_core::{BreakerConfig, Dispatcher, Message, Outcome, Route, Router, Sink};
+use postrider_sinks::HttpClient;
+use postrider_store::MemoryStore;
+use support::{Reply, Server, destination, json, local, message, status};
+use tokio_util::sync::CancellationToken;
+
+const ENDPOINTS: usize = 50;
+/// Messages that wait for the first endpoint when the run begins.
+const BACKLOG: usize = 1_000;
+const ROUNDS: usize = 50;
+/// Before this round connections are made, and those who wait for a dead endpoint have not yet lost their patience.
+const FIRST_MEASURED: usize = 10;
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(75);
+
+const ANSWER: &[u8] = b"HTTP/1.1 204 OK\r\ncontent-length: 0\r\n\r\n";
+
+type Times = Arc<Mutex<HashMap<String, Instant>>>;
+
+/// What one run saw at the endpoints that work.
+struct Run {
+    p99: Duration,
+    arrived: usize,
+    /// Requests to the first endpoint.
+    requests: usize,
+}
+
+/// Runs a real dispatcher. The first endpoint answers as `first` says, or has no messages.
+async fn run(first: Option<fn() -> Reply>) -> Run {
+    let arrived: Times = Times::default();
+    let requests: Arc<AtomicUsize> = Arc::default();
+    let mut servers = Vec::new();
+    for at in 0..ENDPOINTS {
+        let (arrived, requests) = (arrived.clone(), requests.clone());
+        let server = Server::start(move |request| {
+            if at == 0 {
+                requests.fetch_add(1, Ordering::Relaxed);
+                return first.map_or_else(|| status(204), |first| first());
+            }
+            arrived.lock().expect("not poisoned").entry(request.headers["ce-id"].clone()).or_insert_with(Instant::now);
+            status(204)
+        });
+        servers.push(server.await);
+    }
+    let client = HttpClient::new(&local()).expect("a client");
+    let routes = servers.iter().enumerate().map(|(at, server)| {
+        let sink = client.sink(destination(&server.url("/hook"))).expect("a sink");
+        Route::to("hooks", Arc::new(sink)).topic(&format!("to.{at}"))
+    });
+    let router = Router::new(routes.collect(), BreakerConfig::default());
+    let store = MemoryStore::new();
+    let backlog = if first.is_some() { BACKLOG } else { 0 };
+    let backlog: Vec<Message> = (0..backlog).map(|at| Message::json("shop", "to.0", &at)).collect();
+    enqueue(&store, backlog).await;
+    let dispatcher = Dispatcher::builder(store.clone(), router).shutdown_grace(Duration::from_millis(100));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(dispatcher.build().expect("a dispatcher").run(stop.clone()));
+    let mut enqueued = Vec::new();
+    for round in 0..ROUNDS {
+        let messages: Vec<Message> =
+            (1..ENDPOINTS).map(|at| Message::json("shop", format!("to.{at}"), &round)).collect();
+        let now = Instant::now();
+        enqueued.extend(messages.iter().map(|message| (message.id().to_string(), now, round)));
+        enqueue(&store, messages).await;
+        tokio::time::sleep_until((now + BETWEEN_ROUNDS).into()).await;
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while arrived.lock().expect("not poisoned").len() < enqueued.len() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.cancel();
+    let _ = running.await.expect("it ended");
+    let arrived = arrived.lock().expect("not poisoned");
+    let measured = enqueued.iter().filter(|(_, _, round)| *round >= FIRST_MEASURED);
+    let taken = measured.filter_map(|(id, then, _)| arrived.get(id).map(|now| *now - *then));
+    let mut taken: Vec<Duration> = taken.collect();
+    taken.sort();
+    let p99 = taken.get(taken.len() * 99 / 100).copied().unwrap_or(Duration::from_secs(3_600));
+    Run { p99, arrived: arrived.len(), requests: requests.load(Ordering::Relaxed) }
+}
+
+async fn enqueue(store: &MemoryStore, messages: Vec<Message>) {
+    let outbox = store.outbox();
+    let mut transaction = store.begin();
+    for message in messages {
+        outbox.enqueue(&mut transaction, message).await.expect("enqueued");
+    }
+    transaction.commit();
+}
+
+/// Machines that run tests are busy with other things, too: one quiet run of three will do. Without isolation the others
+/// wait for seconds, in every run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r58_one_dead_or_slow_endpoint_does_not_hold_up_the_others() {
+    let all = (ENDPOINTS - 1) * ROUNDS;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let without = run(None).await;
+        let dead = run(Some(|| Reply::Silence)).await;
+        let slow = run(Some(|| Reply::After(Duration::from_millis(500), ANSWER.to_vec()))).await;
+        assert_eq!((without.arrived, dead.arrived, slow.arrived), (all, all, all));
+        assert!(dead.requests <= 8, "{} requests to the dead endpoint within their time limit", dead.requests);
+        assert!(slow.requests > 30, "the slow one is used as far as it goes: {} requests", slow.requests);
+        let limit = without.p99 * 2 + Duration::from_millis(50);
+        seen.push(format!("p99 without {:?}, dead {:?}, slow {:?}", without.p99, dead.p99, slow.p99));
+        if dead.p99 < limit && slow.p99 < limit {
+            println!("{seen:#?}");
+            return;
+        }
+    }
+    panic!("{seen:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r58_a_dead_endpoint_costs_its_messages_no_attempts_once_it_is_known() {
+    let server = Server::start(|_| status(503)).await;
+    let mut config = local();
+    config.breaker_failures = 3;
+    config.breaker_first_pause = Duration::from_millis(200);
+    let client = HttpClient::new(&config).expect("a client");
+    let one = client.sink(destination(&server.url("/one"))).expect("a sink");
+    let two = client.sink(destination(&server.url("/two"))).expect("a sink");
+    for _ in 0..3 {
+        assert_eq!(one.publish(&[message("n", "t", json("1"))]).await[0].kind(), "retry");
+    }
+    for sink in [&one, &two] {
+        let outcome = sink.publish(&[message("n", "t", json("1"))]).await;
+        assert!(
+            matches!(outcome.as_slice(), [Outcome::Busy { .. }]),
+            "routes to one origin share its breaker: {outcome:?}"
+        );
+    }
+    assert_eq!(server.take().len(), 3);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let trial = two.publish(&[message("n", "t", json("1"))]).await;
+    assert!(matches!(trial.as_slice(), [Outcome::Busy { .. }]), "a failed trial costs nothing: {trial:?}");
+    assert_eq!(server.take().len(), 1, "it was tried");
+}
+
+#[test]
+fn requests_are_counted_by_sink_and_class_only() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let server = Server::start(|request| status(request.path[1..].parse().expect("a status"))).await;
+            let client = HttpClient::named("hooks", &local()).expect("a client");
+            for code in [200, 204, 302, 404, 503] {
+                let sink = client.sink(destination(&server.url(&format!("/{code}")))).expect("a sink");
+                sink.publish(&[message("n", "t", json("1"))]).await;
+            }
+            let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+            let sink = client.sink(destination(&format!("http://{closed}/"))).expect("a sink");
+            sink.publish(&[message("n", "t", json("1"))]).await;
+        });
+    });
+    let mut counted: Vec<(String, u64)> = Vec::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let labels: Vec<String> =
+            key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let DebugValue::Counter(count) = value else { panic!("{value:?}") };
+        counted.push((format!("{} {}", key.key().name(), labels.join(" ")), count));
+    }
+    counted.sort();
+    let expected = [("2xx", 2), ("3xx", 1), ("4xx", 1), ("5xx", 1), ("none", 1)];
+    let expected =
+        expected.map(|(class, count)| (format!("postrider_http_requests_total sink=hooks status={class}"), count));
+    assert_eq!(counted, expected);
+}
