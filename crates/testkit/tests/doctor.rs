@@ -17,3 +17,5 @@ mod postgres_roles;
 mod scene;
 #[path = "doctor/sqlite.rs"]
 mod sqlite;
+#[path = "doctor/tls.rs"]
+mod tls;

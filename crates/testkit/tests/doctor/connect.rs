@@ -117,6 +117,8 @@ async fn a_database_that_is_not_there_and_tls_that_is_not_spoken_are_told() {
     refused(&url, StoreErrorKind::Refused, "TLS").await;
     let maria: &MariaDb = crate::scene::mariadb().await;
     let database = maria.create_database().await.expect("a database is made");
+    let url = format!("mysql://postrider:only-for-tests@127.0.0.1:{}/x?ssl-mode=required", maria.port());
+    refused(&url, StoreErrorKind::Refused, "TLS").await;
     let missing = database.url().replace(database.name(), "canary_database");
     refused(&missing, StoreErrorKind::Refused, "no database of that name").await;
 }
