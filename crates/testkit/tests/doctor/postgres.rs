@@ -7,13 +7,22 @@ use postrider::operate::Severity::{Problem, Warning};
 use postrider::{AnyStore, Connect};
 use testkit::{PgBouncer, Postgres, eventually};
 
-use crate::scene::{OnPostgres, above_fine, all_fine, one, open, sql_of, statements};
+use crate::scene::{OnPostgres, above_fine, all_fine, names, one, open, sql_of, statements};
 
 #[tokio::test]
 async fn a_healthy_database_has_nothing_above_fine() {
     let scene = OnPostgres::new().await;
-    all_fine(&scene.examine().await);
-    all_fine(&scene.examine_as(scene.roles.operator(), &Thresholds::default()).await);
+    #[rustfmt::skip]
+    const NAMES: [&str; 18] = [
+        "server-version", "isolation", "writable", "durability", "autovacuum", "connections", "time-limits", "pooler",
+        "clock-skew", "long-transaction", "replication-slot", "role", "privileges", "row-security", "schema", "dead-rows",
+        "index", "claim-plan",
+    ];
+    for role in [scene.roles.relay(), scene.roles.operator()] {
+        let findings = scene.examine_as(role, &Thresholds::default()).await;
+        all_fine(&findings);
+        assert_eq!(names(&findings), NAMES);
+    }
 }
 
 #[tokio::test]

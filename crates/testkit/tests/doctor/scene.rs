@@ -213,6 +213,11 @@ pub fn all_fine(findings: &[Finding]) {
     assert!(findings.iter().all(|finding| finding.fix.is_none()), "{findings:#?}");
 }
 
+/// Their names, which scripts may look for.
+pub fn names(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.name).collect()
+}
+
 /// The one finding above fine with this name, which says this word.
 pub fn one(findings: &[Finding], name: &str, severity: Severity, word: &str) -> Finding {
     let named: Vec<&Finding> = above_fine(findings).into_iter().filter(|finding| finding.name == name).collect();

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use tempfile::TempDir;
 
-use crate::scene::{all_fine, one, sql_of};
+use crate::scene::{all_fine, names, one, sql_of};
 
 struct OnFile {
     path: PathBuf,
@@ -66,7 +66,13 @@ async fn a_healthy_file_has_nothing_above_fine() {
     let scene = OnFile::new().await;
     scene.store.enqueue(vec![Message::json("shop", "order", &1)]).await.expect("enqueued");
     all_fine(&scene.examine().await);
-    all_fine(&scene.opened(|options| options).await);
+    let findings = scene.opened(|options| options).await;
+    all_fine(&findings);
+    #[rustfmt::skip]
+    assert_eq!(names(&findings), [
+        "settings", "busy-timeout", "page-size", "writable", "wal-size", "file-system", "schema", "index", "claim-plan",
+        "clock-set-back", "damage",
+    ]);
 }
 
 #[tokio::test]
