@@ -71,6 +71,11 @@ impl AnyStore {
         }
     }
 
+    /// Closes the connections, after waiting for what uses them.
+    pub async fn close(&self) {
+        on_each!(self, store => store.pool().close().await)
+    }
+
     /// Which database it is: `postgres`, `mysql` or `sqlite`.
     pub fn kind(&self) -> &'static str {
         match self {

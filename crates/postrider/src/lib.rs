@@ -49,6 +49,7 @@
 //! | `sqlite` (default) | `SqliteStore`, and `enqueue` for sqlx transactions on SQLite |
 //! | `postgres` | `PostgresStore`, and `enqueue` for sqlx transactions on PostgreSQL |
 //! | `mysql` | `MySqlStore` for MySQL and MariaDB, and `enqueue` for sqlx transactions on them |
+//! | `tls` | TLS to PostgreSQL and MySQL, as the URL's `sslmode` says |
 //! | `memory` | `MemoryStore`, for your tests |
 //! | `sea-orm` | `enqueue` for SeaORM's transactions, on every database whose feature is on |
 //! | `tokio-postgres`, `diesel-async`, `rusqlite` | `enqueue` for the transactions of these drivers |

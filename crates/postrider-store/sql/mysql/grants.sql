@@ -2,12 +2,17 @@
 -- {producer}, {relay} and {operator} are the accounts, quoted
 -- Changes nothing where it was run before.
 
--- The producer enqueues. It reads what tells it whether a dedupe key is there already, and no payload. A key that is there
--- is passed over by setting seq to itself, so it needs that too.
+-- The producer enqueues. It reads what tells it whether a dedupe key is there already, and no payload.
 grant insert (id, namespace, topic, `key`, tenant_id, dedupe_key, payload, payload_bytes, headers, next_attempt_at, max_attempts),
-  select (seq, id, namespace, topic, dedupe_key), update (seq) on {table} to {producer};
+  select (seq, id, namespace, topic, dedupe_key) on {table} to {producer};
 grant select, update on {turns} to {producer};
 grant execute on procedure {enqueue} to {producer};
+
+-- For dedupe keys, and the procedure: a key that is there already is passed over by setting seq to itself. MySQL wants
+-- update (seq) for that; MariaDB wants it for every column that is inserted, so there a producer could change messages that
+-- wait. Leave it out where no producer uses dedupe keys or the procedure, and take all but seq out of it on MySQL.
+grant update (seq, id, namespace, topic, `key`, tenant_id, dedupe_key, payload, payload_bytes, headers, next_attempt_at, max_attempts)
+  on {table} to {producer};
 
 -- The relay (postrider run) claims, settles and deletes what has been kept for long enough. It changes no message.
 grant select, delete, update (status, attempts, next_attempt_at, locked_by, locked_until, last_error, updated_at, delivered_at)

@@ -113,14 +113,12 @@ fn explain(answer: Answer, error: sqlx::Error) -> StoreError {
         (Answer::Other(code), _) => {
             StoreError::new(Unavailable, format!("the database answered {code} and let nobody in; see its log"))
         }
+        (_, sqlx::Error::Tls(error)) => no_tls().with_source(error),
+        // A certificate that is not accepted comes as data that is not valid.
+        (_, sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => no_tls().with_source(error),
         (_, sqlx::Error::Io(error)) => StoreError::new(
             Unavailable,
             "the database cannot be reached; check that it runs, and the URL's host and port",
-        )
-        .with_source(error),
-        (_, error @ sqlx::Error::Tls(_)) => StoreError::new(
-            Refused,
-            "TLS with the database failed; check the URL's sslmode or ssl-mode, the server's certificate and the root certificate",
         )
         .with_source(error),
         (_, _) => StoreError::new(
@@ -128,4 +126,11 @@ fn explain(answer: Answer, error: sqlx::Error) -> StoreError {
             "the connection to the database failed; check that the URL's host and port are a database of that kind",
         ),
     }
+}
+
+fn no_tls() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "TLS with the database failed; check the URL's sslmode or ssl-mode, the server's certificate and the root certificate",
+    )
 }

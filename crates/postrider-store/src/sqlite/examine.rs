@@ -1,5 +1,5 @@
-//! Looking for what is set up wrong. Reads the file's settings and schema, and changes nothing: the write lock is taken once
-//! and given back.
+//! Looking for what is set up wrong. Reads the file's settings and schema, and changes nothing: a table is made once to see
+//! whether the file can be written, and never committed.
 
 mod file;
 mod schema;
@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use super::error::{code, for_relay, is_conflict};
 use super::{SqliteStore, migrate, settings};
 use crate::examine::{Thresholds, from_error, now_micros};
+use crate::names::Names;
 
 /// The shortest wait for the write lock that rides out a neighbour's transaction, in milliseconds.
 const SHORTEST_WAIT: i64 = 1_000;
@@ -30,7 +31,7 @@ impl SqliteStore {
         let mut connection = self.runner.pool.acquire().await.map_err(failed)?;
         let connection = &mut *connection;
         let mut findings = self.settings(connection).await.map_err(failed)?;
-        findings.push(writable(connection).await.map_err(failed)?);
+        findings.push(writable(connection, &self.names).await.map_err(failed)?);
         let path = self.runner.pool.connect_options().get_filename().to_owned();
         findings.extend(file::look(&path, thresholds));
         let (version, is_there) = crate::examine::schema(self.pending().await, migrate::LATEST)?;
@@ -125,14 +126,20 @@ async fn number(connection: &mut SqliteConnection, pragma: &'static str) -> Resu
     sqlx::query_scalar(pragma).persistent(false).fetch_one(connection).await
 }
 
-/// Takes the write lock and gives it back.
-async fn writable(connection: &mut SqliteConnection) -> Result<Finding, sqlx::Error> {
+/// Takes the write lock and makes a table that is never committed: on a file that cannot be written, the lock alone is
+/// given without a word.
+async fn try_to_write(connection: &mut SqliteConnection, sql: String) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin_with("begin immediate").await?;
+    let tried = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *transaction).await;
+    transaction.rollback().await?;
+    tried.map(drop)
+}
+
+async fn writable(connection: &mut SqliteConnection, names: &Names) -> Result<Finding, sqlx::Error> {
     const NAME: &str = "writable";
-    match connection.begin_with("begin immediate").await {
-        Ok(transaction) => {
-            transaction.rollback().await?;
-            Ok(Finding::fine(NAME, "the file can be written"))
-        }
+    let sql = format!("create table \"{}examined\" (n integer)", names.prefix());
+    match try_to_write(connection, sql).await {
+        Ok(()) => Ok(Finding::fine(NAME, "the file can be written")),
         Err(error) if code(&error).is_some_and(is_conflict) => Ok(Finding::warning(
             NAME,
             "somebody holds the write lock for longer than a connection waits for it",

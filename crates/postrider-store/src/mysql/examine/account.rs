@@ -10,16 +10,21 @@ use crate::mysql::error::number;
 const NEEDED: [(&str, &str); 3] = [
     ("explain select * from {table} limit 0", "select"),
     (
-        "explain update {table} set status = status, attempts = attempts, next_attempt_at = next_attempt_at, locked_by = null, \
-         locked_until = null, last_error = null, updated_at = updated_at, delivered_at = null where seq = 0",
+        "explain update {table} set status = 'pending', attempts = 0, next_attempt_at = utc_timestamp(6), locked_by = null, \
+         locked_until = null, last_error = null, updated_at = utc_timestamp(6), delivered_at = null where false",
         "update (status, attempts, next_attempt_at, locked_by, locked_until, last_error, updated_at, delivered_at)",
     ),
-    ("explain delete from {table} where seq = 0", "delete"),
+    ("explain delete from {table} where false", "delete"),
 ];
 
 /// Whether the account may not do it: to a table, to a column, at all.
 pub(super) fn is_denied(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1142 | 1143 | 1227 | 1044 | 1345))
+}
+
+/// Whether the server is read-only, and so does not even tell the plan of a statement that locks or writes.
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    number(error) == Some(1290)
 }
 
 pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Vec<Finding>, sqlx::Error> {
@@ -32,6 +37,7 @@ pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -
             Err(error) if is_denied(&error) => {
                 grants.push(store.text(&format!("grant {privilege} on {{table}} to {quoted}")));
             }
+            Err(error) if is_read_only(&error) => {}
             answer => drop(answer?),
         }
     }

@@ -107,7 +107,7 @@ fn row_security(store: &PostgresStore, row: &PgRow) -> Result<Vec<Finding>, sqlx
             format!("the role {role} {why} and so passes row security by, on every table"),
             "let the relay log in as a role of its own, with a policy for it; postrider grants prints what it needs",
         ));
-    } else if uncovered > 0 && !(owner && !forced) {
+    } else if uncovered > 0 && (forced || !owner) {
         findings.push(Finding::problem(
             NAME,
             format!("row security hides rows from the role {role}: no policy lets it select, update and delete, so it delivers nothing"),
