@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use postrider::Destination;
-use postrider_sinks::{ConfigProblem, HttpClient, HttpConfig, StdoutConfig};
+use postrider_sinks::{ConfigProblem, HttpConfig, StdoutConfig};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -37,7 +37,7 @@ impl Sink {
     pub fn check(&self) -> Result<(), ConfigProblem> {
         match self {
             Self::Stdout(_) => Ok(()),
-            Self::Http(http) => HttpClient::new(http).map(|_| ()),
+            Self::Http(http) => http.check(),
         }
     }
 
@@ -47,11 +47,11 @@ impl Sink {
             // Each line says where its message would have gone; nothing is looked up.
             (Self::Stdout(_), _) => Ok(()),
             (Self::Http(_), None) => Err("an http sink needs a destination such as https://example.com/hooks".into()),
-            (Self::Http(http), Some(destination)) => match HttpClient::new(http) {
-                Ok(client) => client.sink(destination.clone()).map(|_| ()).map_err(|problem| problem.what),
-                // The sink's own settings are wrong, which is said of the sink.
-                Err(_) => Ok(()),
-            },
+            // What is wrong with the sink's own settings is said of the sink.
+            (Self::Http(http), Some(_)) if http.check().is_err() => Ok(()),
+            (Self::Http(http), Some(destination)) => {
+                http.check_destination(destination).map_err(|problem| problem.what)
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider_core::BreakerConfig;
+use postrider_core::{BreakerConfig, Destination};
 use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use super::address::AllowList;
 use super::format::Source;
 use super::header::is_ours;
 use super::sign::Signer;
+use super::sink::check_destination;
 use crate::problem::ConfigProblem;
 use crate::setting::{Secret, duration};
 
@@ -137,6 +138,11 @@ impl HttpConfig {
         within("response_limit", self.response_limit, 0, LARGEST_RESPONSE)?;
         within("concurrency", self.concurrency, 1, LARGEST_CONCURRENCY)?;
         within("breaker_failures", self.breaker_failures as usize, 1, 1_000_000)
+    }
+
+    /// Checks a route's destination against these settings. It connects to nothing and looks nothing up.
+    pub fn check_destination(&self, destination: &Destination) -> Result<(), ConfigProblem> {
+        check_destination(self, destination)
     }
 
     /// The longest time a publish takes: the dispatcher's publish time-out must be longer.

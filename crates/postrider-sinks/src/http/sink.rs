@@ -111,23 +111,31 @@ impl HttpClient {
     /// The sink of a route: its destination is a URL, fixed or with fields after the host.
     pub fn sink(&self, destination: Destination) -> Result<HttpSink, ConfigProblem> {
         let target = Target::new(&destination)?;
-        let literal = match target.origin.host {
-            Host::Ipv4(address) => Some(address.into()),
-            Host::Ipv6(address) => Some(address.into()),
-            Host::Domain(_) => None,
-        };
         let way = match target.origin.https {
             true => self.shared.https.clone().ok_or_else(|| ConfigProblem::new("ca_file", NO_ROOTS))?,
             false => self.shared.http.clone(),
         };
-        if let Some(address) = literal {
-            // The HTTP client does not look literal addresses up, so this is where they are checked.
-            let checked = way.resolver.policy.check(address);
-            checked.map_err(|refused| ConfigProblem::new("destination", refused.to_string()))?;
-        }
+        check_literal(&target, &way.resolver.policy)?;
         let lane = self.shared.lane(&target.origin);
         Ok(HttpSink { shared: self.shared.clone(), target, way, lane })
     }
+}
+
+/// Whether a sink with these settings could send to a destination. It connects to nothing and looks nothing up.
+pub(super) fn check_destination(config: &HttpConfig, destination: &Destination) -> Result<(), ConfigProblem> {
+    let target = Target::new(destination)?;
+    let public = target.origin.https || config.allow_plain_http;
+    check_literal(&target, &AddressPolicy { allowed: AllowList::new(&config.allow_addresses)?, public })
+}
+
+/// The HTTP client does not look literal addresses up, so this is where they are checked.
+fn check_literal(target: &Target, policy: &AddressPolicy) -> Result<(), ConfigProblem> {
+    let address = match target.origin.host {
+        Host::Ipv4(address) => address.into(),
+        Host::Ipv6(address) => address.into(),
+        Host::Domain(_) => return Ok(()),
+    };
+    policy.check(address).map_err(|refused| ConfigProblem::new("destination", refused.to_string()))
 }
 
 impl Shared {

@@ -82,7 +82,8 @@ fn two_sources_may_share_a_table_if_they_take_different_messages() {
 
 #[test]
 fn flags_make_one_source_one_sink_and_one_route() {
-    let config = from_flags(Secret::new("postgres://u:canary@h/x"), "stdout", std::iter::empty()).expect("accepted").config;
+    let config =
+        from_flags(Secret::new("postgres://u:canary@h/x"), "stdout", std::iter::empty()).expect("accepted").config;
     assert_eq!(config.source.keys().collect::<Vec<_>>(), ["default"]);
     assert_eq!((config.route.len(), &*config.route[0].sink), (1, "default"));
     assert!(!format!("{config:?}").contains("canary"));
@@ -90,11 +91,14 @@ fn flags_make_one_source_one_sink_and_one_route() {
 
 #[test]
 fn flags_are_checked_like_a_file() {
-    let refused = from_flags(Secret::new("http://u:canary@h/x"), "stdout", std::iter::empty()).expect_err("no database").to_string();
+    let refused = from_flags(Secret::new("http://u:canary@h/x"), "stdout", std::iter::empty())
+        .expect_err("no database")
+        .to_string();
     assert_eq!(
         refused,
         "the command line: source.default.url: http:// is no database that we know; write postgres://…, mysql://… or sqlite:path"
     );
-    let refused = from_flags(Secret::new("sqlite:x"), "kafka", std::iter::empty()).expect_err("no such sink").to_string();
+    let refused =
+        from_flags(Secret::new("sqlite:x"), "kafka", std::iter::empty()).expect_err("no such sink").to_string();
     assert!(refused.starts_with("the command line: sink: there is no such sink"), "{refused}");
 }

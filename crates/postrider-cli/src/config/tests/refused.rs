@@ -18,10 +18,7 @@ const ADDED: &[(&str, &str)] = &[
         "[admin]\nport = 1",
         "f:8:1: admin.port: there is no such key; known are enabled, listen, oldest_due_limit, stalled_after",
     ),
-    (
-        "[sink.b]\ntype = \"stdout\"\ncolour = true",
-        "f:9:1: sink.b.colour: there is no such key; nothing can be set here",
-    ),
+    ("[sink.b]\ntype = \"stdout\"\ncolour = true", "f:9:1: sink.b.colour: there is no such key; known are payload"),
     (
         "[[route]]\nsink = \"out\"\ntopics = \"a\"",
         "f:9:1: route[1].topics: there is no such key; did you mean \"topic\"?",
@@ -60,9 +57,9 @@ const ADDED: &[(&str, &str)] = &[
         "f:8:10: admin.listen: this is not an address to listen on; write an IP address and a port, such as \"127.0.0.1:9464\"",
     ),
     ("[log]\nformat = \"xml\"", "f:8:10: log.format: there is no such choice; write \"pretty\" or \"json\""),
-    ("[sink.b]", "f:7:7: sink.b: it has no type; say type = \"stdout\""),
-    ("[sink.b]\ntype = \"http2\"", "f:8:8: sink.b.type: there is no such type; write \"stdout\""),
-    ("[sink.b]\ntype = 5", "f:8:8: sink.b.type: this is not a type; write \"stdout\""),
+    ("[sink.b]", "f:7:7: sink.b: it has no type; say type = \"stdout\" or \"http\""),
+    ("[sink.b]\ntype = \"http2\"", "f:8:8: sink.b.type: there is no such type; did you mean \"http\"?"),
+    ("[sink.b]\ntype = 5", "f:8:8: sink.b.type: this is not a type; write \"stdout\" or \"http\""),
     ("[sink]\nb = 5", "f:8:5: sink.b: this is a whole number; it must be a table with a type"),
     ("[source]\nb = \"postgres://u:canary@h/x\"", "f:8:5: source.b: this is text; it must be a table"),
     // Units.
