@@ -1,4 +1,4 @@
-//! The examples of `docs/guides/dispatcher.md` and `docs/operations/runbook.md`.
+//! The examples of `docs/guides/dispatcher.md` and `docs/operations/recover.md`.
 
 use std::time::Duration;
 
