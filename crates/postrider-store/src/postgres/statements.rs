@@ -316,6 +316,7 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{function}", format!("\"{prefix}enqueue\"")),
         ("{migrations}", format!("\"{schema}\".\"{prefix}migrations\"")),
         ("{audit}", format!("\"{schema}\".\"{prefix}audit\"")),
+        ("{audit_numbers}", format!("\"{schema}\".\"{prefix}audit_no\"")),
         ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{bell}", bell(names)),

@@ -39,9 +39,9 @@ async fn s01_the_longest_names_work_and_nothing_is_cut_off() -> Result<()> {
     PostgresStore::new(pool.clone(), names).migrate().await?;
     let cut: i64 = sqlx::query_scalar(
         "select count(*) from (select conname as name from pg_constraint where connamespace = repeat('s', 63)::regnamespace and contype <> 'n'
-           union all select relname from pg_class where relnamespace = repeat('s', 63)::regnamespace and relkind in ('r', 'i')
+           union all select relname from pg_class where relnamespace = repeat('s', 63)::regnamespace and relkind in ('r', 'i', 'S')
            union all select proname from pg_proc where pronamespace = repeat('s', 63)::regnamespace) as made
-         where name !~ '(_pkey|_check|_idx|^t+|p(uuid_v7|enqueue|migrations))$'",
+         where name !~ '(_pkey|_check|_idx|_seq_seq|^t+|p(uuid_v7|enqueue|migrations|audit|audit_no))$'",
     )
     .fetch_one(&pool)
     .await?;
