@@ -146,10 +146,14 @@ fn every_test_that_a_guarantee_names_exists_and_is_run() -> Result<()> {
     let mut problems = Vec::new();
     for (row, kept) in rows {
         problems.extend(problem(&row, &read(&row.file)?, list_of(&row.file)?.as_deref(), kept));
-        let binary = match row.file.strip_prefix("crates/testkit/tests/") {
-            Some(rest) => rest.split(['/', '.']).next().unwrap_or_default(),
-            None if row.file.contains("src/conformance/") => "conformance_*",
-            None => row.file.split('/').nth(1).unwrap_or_default(),
+        let of_crate = row.file.split('/').nth(1).unwrap_or_default();
+        let binary = match row.file.split_once("/tests/") {
+            _ if row.file.contains("src/conformance/") => "conformance_*".to_owned(),
+            Some((_, rest)) if !row.file.contains("/src/") => {
+                let test = rest.split(['/', '.']).next().unwrap_or_default();
+                if of_crate == "testkit" { test.to_owned() } else { format!("{of_crate} {test}") }
+            }
+            _ => of_crate.to_owned(),
         };
         if binary != row.binary {
             problems.push(format!("{} is run by {binary}, not by {}", row.test, row.binary));

@@ -36,6 +36,8 @@ pub struct Line {
     pub store: AnyStore,
     source: Source,
     relay: Relay,
+    /// Whether its database has answered and its schema is right.
+    checked: bool,
     pulse: Mutex<Option<Pulse>>,
     pub since: Instant,
 }
@@ -77,17 +79,19 @@ impl Generation {
             let said = |failure: Failure| failure.after(&format!("source {name:?}: "));
             let missing = if source.migrate { Missing::Make } else { Missing::Refuse };
             let store = target::connect(source, missing).await.map_err(said)?;
-            match prepare_store(&store, source).await {
+            let checked = match prepare_store(&store, source).await {
                 Err(error) if start == Start::First && error.kind().is_transient() => {
                     tracing::warn!(source = name, "the database does not answer yet: {}", with_causes(&error));
+                    false
                 }
-                done => done.map_err(Failure::from).map_err(said)?,
-            }
+                done => done.map(|()| true).map_err(Failure::from).map_err(said)?,
+            };
             let line = Line {
                 name: name.clone(),
                 store,
                 source: source.clone(),
                 relay: config.relay.clone(),
+                checked,
                 pulse: Mutex::default(),
                 since: Instant::now(),
             };
@@ -163,7 +167,9 @@ pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Ro
 /// Delivers the messages of a source until it is told to stop; answers how many publishes were cut off.
 async fn deliver(line: Arc<Line>, router: Arc<Router>, stop: CancellationToken) -> usize {
     // A database that was down at the start is checked when it answers.
-    while let Err(error) = prepare_store(&line.store, &line.source).await {
+    while !line.checked
+        && let Err(error) = prepare_store(&line.store, &line.source).await
+    {
         tracing::warn!(source = line.name, "not delivering yet: {}", with_causes(&error));
         if stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await.is_none() {
             return 0;

