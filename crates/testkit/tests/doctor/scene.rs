@@ -59,10 +59,7 @@ impl OnPostgres {
         store.migrate().await.expect("the migrations run");
         let grants = store.grants(&scene.roles);
         for sql in statements(&grants) {
-            // The operator's audit table comes with a later version of the schema.
-            if !sql.contains("postrider_audit") || scene.has("postrider_audit").await {
-                scene.run(&sql).await;
-            }
+            scene.run(&sql).await;
         }
         scene
     }
@@ -136,10 +133,7 @@ impl OnMySql {
         let store = open(&scene.database.url()).await;
         store.migrate().await.expect("the migrations run");
         for sql in statements(&store.grants(&scene.roles)) {
-            // The operator's audit table comes with a later version of the schema.
-            if !sql.contains("postrider_audit") || scene.has("postrider_audit").await {
-                scene.run(&sql).await;
-            }
+            scene.run(&sql).await;
         }
         scene
     }
