@@ -118,7 +118,7 @@ impl Snapshot {
             "dead": self.sum(State::Dead, |tally| tally.messages),
             "oldest_due_seconds": self.oldest_due().as_secs_f64(),
             "delivered_per_second": self.delivered_rate(before),
-            "enqueued_last_minute_and_waiting": self.sum(State::Pending, |tally| tally.last_minute),
+            "pending_last_minute": self.sum(State::Pending, |tally| tally.last_minute),
             "topics": topics.collect::<Vec<_>>(),
         })
     }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 use super::health::{Answer, Current};
@@ -21,7 +22,10 @@ struct Shown {
     metrics: PrometheusHandle,
 }
 
-/// Whoever serves it; ends it when told to.
+/// A socket that is listened on already, if there is to be an endpoint.
+pub struct Bound(Option<TcpListener>);
+
+/// The endpoint at work.
 pub struct Endpoint(Option<AbortHandle>);
 
 impl Endpoint {
@@ -30,30 +34,44 @@ impl Endpoint {
     }
 }
 
-/// Serves `/healthz`, `/readyz` and `/metrics` in the background.
-pub async fn serve(admin: &Admin, current: Current, metrics: PrometheusHandle) -> Result<Endpoint, Failure> {
+/// Takes the address before anything is delivered. Where nobody has chosen it (`optional`) the relay does without.
+pub async fn bind(admin: &Admin, optional: bool) -> Result<Bound, Failure> {
     if !admin.enabled {
-        return Ok(Endpoint(None));
+        return Ok(Bound(None));
     }
-    let listener = tokio::net::TcpListener::bind(admin.listen).await.map_err(|error| {
-        Failure::failed(format!(
+    match TcpListener::bind(admin.listen).await {
+        Ok(listener) => {
+            tracing::info!(address = %listener.local_addr()?, "health checks and metrics");
+            Ok(Bound(Some(listener)))
+        }
+        Err(error) if optional && admin.listen == Admin::default().listen => {
+            tracing::warn!(address = %admin.listen, "no health checks and metrics: {error}");
+            Ok(Bound(None))
+        }
+        Err(error) => Err(Failure::failed(format!(
             "admin.listen: {} cannot be listened on: {error}; choose another, or set admin.enabled = false",
             admin.listen
-        ))
-    })?;
-    let address = listener.local_addr()?;
-    tracing::info!(%address, "health checks and metrics");
-    let app = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(self::metrics))
-        .with_state(Shown { current, metrics });
-    let serving = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, app).await {
-            tracing::error!("the admin endpoint ended: {error}");
-        }
-    });
-    Ok(Endpoint(Some(serving.abort_handle())))
+        ))),
+    }
+}
+
+impl Bound {
+    /// Serves `/healthz`, `/readyz` and `/metrics` in the background.
+    pub fn serve(self, current: Current, metrics: PrometheusHandle) -> Endpoint {
+        let app = Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(self::metrics))
+            .with_state(Shown { current, metrics });
+        let serving = self.0.map(|listener| {
+            tokio::spawn(async move {
+                if let Err(error) = axum::serve(listener, app).await {
+                    tracing::error!("the admin endpoint ended: {error}");
+                }
+            })
+        });
+        Endpoint(serving.map(|serving| serving.abort_handle()))
+    }
 }
 
 async fn healthz(State(shown): State<Shown>) -> Response {

@@ -31,6 +31,7 @@ pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let telemetry = telemetry::start(&config)?;
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::listen()?;
+    let admin = admin::bind(&config.admin, arguments.sink.is_some()).await?;
     // Whoever asks for a stop before all is ready gets it.
     let started = tokio::select! {
         started = Generation::start(&config, Start::First) => Arc::new(started?),
@@ -40,7 +41,7 @@ pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
         }
     };
     let current = health::Current::new(started);
-    let admin = admin::serve(&config.admin, current.clone(), telemetry.metrics.clone()).await?;
+    let admin = admin.serve(current.clone(), telemetry.metrics.clone());
     service::ready();
     let watchdog = tokio::spawn(service::watch(current.clone()));
     let mut now = config;

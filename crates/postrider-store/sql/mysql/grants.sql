@@ -2,6 +2,8 @@
 -- {producer}, {relay} and {operator} are the accounts, quoted
 -- Changes nothing where it was run before.
 
+-- The accounts must be there: create user {relay} identified by '…'; and so for the others.
+
 -- The producer enqueues. It reads what tells it whether a dedupe key is there already, and no payload.
 grant insert (id, namespace, topic, `key`, tenant_id, dedupe_key, payload, payload_bytes, headers, next_attempt_at, max_attempts),
   select (seq, id, namespace, topic, dedupe_key) on {table} to {producer};

@@ -2,6 +2,8 @@
 -- {producer}, {relay} and {operator} are the roles, quoted
 -- Changes nothing where it was run before.
 
+-- The roles must be there: create role {relay} login password '…'; and so for the others.
+
 -- Nobody gets in by being anybody.
 revoke all on {table}, {migrations} from public;
 revoke all on function {uuid_v7}() from public;

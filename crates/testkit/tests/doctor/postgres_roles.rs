@@ -12,7 +12,7 @@ async fn s11_a_superuser_and_the_tables_owner_are_warned_of() {
     one(&findings, "role", Warning, "superuser");
     scene.run(&format!("alter table outbox_messages owner to {}", scene.roles.relay())).await;
     let owner = one(&scene.examine().await, "role", Warning, "owns the table");
-    assert!(owner.fix.expect("a fix").contains("postrider grants"));
+    assert!(owner.fix.expect("a fix").contains("--print-grants"));
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn power(connection: &mut MySqlConnection, account: &str) -> Result<Findin
         true => Finding::warning(
             NAME,
             format!("the account {account} may alter and drop tables"),
-            "log in as an account of its own; postrider grants prints what it needs",
+            "log in as an account of its own; postrider migrate --print-grants prints what it needs",
         ),
         false => Finding::fine(NAME, format!("the account {account} may neither alter nor drop tables")),
     })

@@ -24,7 +24,7 @@ pub(super) async fn look(store: &PostgresStore) -> Result<(Vec<Finding>, bool), 
 fn power(row: &PgRow) -> Result<Finding, sqlx::Error> {
     const NAME: &str = "role";
     let role: String = row.try_get("role")?;
-    let grants = "log in as a role of its own; postrider grants prints what it needs";
+    let grants = "log in as a role of its own; postrider migrate --print-grants prints what it needs";
     Ok(if row.try_get("superuser")? {
         Finding::warning(
             NAME,
@@ -105,7 +105,7 @@ fn row_security(store: &PostgresStore, row: &PgRow) -> Result<Vec<Finding>, sqlx
         findings.push(Finding::warning(
             NAME,
             format!("the role {role} {why} and so passes row security by, on every table"),
-            "let the relay log in as a role of its own, with a policy for it; postrider grants prints what it needs",
+            "let the relay log in as a role of its own, with a policy for it; postrider migrate --print-grants prints what it needs",
         ));
     } else if uncovered > 0 && (forced || !owner) {
         findings.push(Finding::problem(
