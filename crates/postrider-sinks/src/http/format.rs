@@ -207,7 +207,7 @@ fn plain(headers: &mut Headers<'_>, envelope: &Envelope<'_>) -> Result<(), Strin
     let (tenant, replayed) =
         (envelope.tenant.map(|tenant| tenant.to_string()), envelope.replayed.map(|count| count.to_string()));
     for (name, value) in [
-        ("postrider-id", Some(id.as_str())),
+        ("postrider-event-id", Some(id.as_str())),
         ("postrider-namespace", Some(envelope.namespace)),
         ("postrider-topic", Some(envelope.topic)),
         ("postrider-key", envelope.key),
