@@ -261,7 +261,8 @@ mod tests {
         assert_eq!(problem(|c| c.breaker_first_pause = second * 60), "breaker_first_pause");
         assert_eq!(problem(|c| c.reject_statuses = vec![200]), "reject_statuses");
         assert_eq!(problem(|c| (c.reject_statuses, c.retry_statuses) = (vec![404], vec![404])), "retry_statuses");
-        for name in ["host", "Content-Length", "ce-id", "webhook-signature", "postrider-event-id", "transfer-encoding", "a b"]
+        for name in
+            ["host", "Content-Length", "ce-id", "webhook-signature", "postrider-event-id", "transfer-encoding", "a b"]
         {
             let field = problem(|c| c.headers = [(name.to_owned(), Secret::new("v"))].into());
             assert_eq!(field, format!("headers.{name}"));

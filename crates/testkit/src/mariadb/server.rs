@@ -84,6 +84,7 @@ fn initialise(install: &Path, home: &Home) -> Result<()> {
             .command(install)
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(["--innodb-use-native-aio=0", &format!("--datadir={}", data.display())])
+            .arg(format!("--tmpdir={}", home.path().display()))
             .output()
             .context("cannot run mariadb-install-db; may the account of the server read it?")?;
         if output.status.success() {
@@ -109,6 +110,8 @@ fn configuration(options: &MariaDbOptions, directory: &Path, port: u16) -> Strin
     let at = |name: &str| directory.join(name).display().to_string();
     let places = [
         ("datadir", at("data")),
+        // A server that starts removes the temporary tables it finds, also those of another one that is at work.
+        ("tmpdir", directory.display().to_string()),
         ("socket", at("socket")),
         ("pid-file", at("pid")),
         ("init-file", at("accounts.sql")),
