@@ -73,18 +73,28 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Database")]
 pub struct Target {
-    /// The database: postgres://…, mysql://… or sqlite:PATH. Better given by the variable if it holds a password.
-    #[arg(long, value_name = "URL", env = "POSTRIDER_DATABASE_URL", hide_env_values = true, value_parser = secret)]
+    /// The database: postgres://…, mysql://… or sqlite:PATH. If it holds a password, better by the variable
+    /// POSTRIDER_DATABASE_URL, which is used when neither this nor --config nor --source is given.
+    #[arg(long, value_name = "URL", value_parser = secret, conflicts_with_all = ["config", "source"])]
     pub database_url: Option<Secret>,
-    /// The configuration file.
-    #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+    /// The configuration file; the variable POSTRIDER_CONFIG or ./postrider.toml unless given.
+    #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Which source of the configuration, if it has several.
-    #[arg(long, short, value_name = "NAME", conflicts_with = "database_url")]
+    #[arg(long, short, value_name = "NAME")]
     pub source: Option<String>,
-    /// The schema of the outbox, with --database-url.
-    #[arg(long, value_name = "NAME", requires = "database_url")]
+    /// The schema of the outbox, where there is no configuration.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "source"])]
     pub schema: Option<String>,
+    /// What the names of functions and auxiliary tables begin with, where there is no configuration.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "source"])]
+    pub prefix: Option<String>,
+    /// The table of messages, where there is no configuration.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "source"])]
+    pub table: Option<String>,
+    /// A pooler in transaction mode (PgBouncer) is in between, where there is no configuration.
+    #[arg(long, conflicts_with_all = ["config", "source"])]
+    pub behind_pooler: bool,
 }
 
 fn secret(text: &str) -> Result<Secret, String> {
@@ -100,7 +110,7 @@ pub struct Run {
     #[command(flatten)]
     pub target: Target,
     /// Where messages go, instead of the configuration's sinks and routes: `stdout`, or an http(s) address.
-    #[arg(long, value_name = "SINK", requires = "database_url")]
+    #[arg(long, value_name = "SINK", conflicts_with_all = ["config", "source"])]
     pub sink: Option<String>,
     /// Bring the schema up to date first.
     #[arg(long)]
@@ -123,7 +133,7 @@ pub struct Migrate {
     /// With --print-grants, the role of `postrider run`.
     #[arg(long, value_name = "ROLE", default_value = "postrider_relay", requires = "print_grants")]
     pub relay: String,
-    /// With --print-grants, the role of the other commands.
+    /// With --print-grants, the role of status, dead, purge, audit and doctor.
     #[arg(long, value_name = "ROLE", default_value = "postrider_operator", requires = "print_grants")]
     pub operator: String,
 }
@@ -388,7 +398,7 @@ pub struct Doctor {
 #[derive(Debug, Args)]
 pub struct Health {
     /// The configuration file, for the address of the endpoint.
-    #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+    #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The address of the endpoint, instead of the configuration's.
     #[arg(long, value_name = "HOST:PORT")]
@@ -403,7 +413,7 @@ pub enum Config {
     /// Check the configuration file and the environment.
     Check {
         /// The configuration file.
-        #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG")]
+        #[arg(long, short, value_name = "FILE")]
         config: Option<PathBuf>,
     },
     /// Print what can be configured, as Markdown.

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     let colour = arguments.colour;
     match arguments.command {
-        Command::Run(run) => relay::run(run).await,
+        Command::Run(run) => relay::run(run, colour).await,
         Command::Migrate(migrate) => commands::migrate::run(migrate).await,
         Command::Enqueue(enqueue) => commands::enqueue::run(enqueue).await,
         Command::Status(status) => commands::status::run(status, colour).await,

@@ -1,6 +1,6 @@
 //! Tables for people, JSON for programs, times for both.
 
-use std::io::IsTerminal as _;
+use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::args::Colour;
 use crate::exit::Failure;
 
-/// Whether standard output gets colours.
-pub fn is_coloured(colour: Colour) -> bool {
+/// Whether what is written there gets colours.
+pub fn is_coloured(colour: Colour, to: &impl IsTerminal) -> bool {
     match colour {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        Colour::Auto => to.is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     }
 }
 
@@ -51,9 +51,11 @@ pub fn marked(text: &str, colour: Color) -> Cell {
     Cell::new(text).fg(colour)
 }
 
-/// Text that came from a message or a server: control characters must not reach the terminal.
+/// Text that came from a message or a server: what would control the terminal, or the direction of the text, must not
+/// reach it.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let steers = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    text.chars().map(|c| if c.is_control() || steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Prints a value as one line of JSON.
@@ -143,5 +145,6 @@ mod tests {
     #[test]
     fn a_message_cannot_write_to_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(plain("\u{9b}2J\u{202e}x\u{2066}é"), "\u{fffd}2J\u{fffd}x\u{fffd}é");
     }
 }

@@ -4,11 +4,16 @@ use std::path::{Path, PathBuf};
 
 use postrider::StoreError;
 use postrider::any::{AnyStore, Connect};
+use postrider_sinks::setting::Secret;
 
 use crate::args::Target;
 use crate::config::{self, Admin, Config, Source};
 use crate::exit::Failure;
 
+/// Where the address of a database may be, so that it is in no command line.
+const URL_VARIABLE: &str = "POSTRIDER_DATABASE_URL";
+/// Where the name of the configuration file may be.
+const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 /// The file that is read if no other is named.
 const DEFAULT_FILE: &str = "postrider.toml";
 /// The name of the source that was given on the command line.
@@ -34,13 +39,40 @@ impl Target {
         }
     }
 
+    /// The one database that is meant, for a command that changes messages: its schema is the one we know.
+    pub async fn open_to_change(&self) -> Result<Opened, Failure> {
+        let opened = self.open().await?;
+        opened.store.check_schema().await?;
+        Ok(opened)
+    }
+
+    /// The address that was given, by the option or else by the variable.
+    pub fn url(&self) -> Option<Secret> {
+        let from_file = self.config.is_some() || self.source.is_some();
+        let variable = || variable(URL_VARIABLE).filter(|_| !from_file).map(Secret::new);
+        self.database_url.clone().or_else(variable)
+    }
+
+    /// What the options say of a source without a configuration.
+    pub fn apply(&self, source: &mut Source) {
+        source.schema = self.schema.clone().or(source.schema.take());
+        if let Some(prefix) = &self.prefix {
+            source.prefix.clone_from(prefix);
+        }
+        if let Some(table) = &self.table {
+            source.table.clone_from(table);
+        }
+        source.behind_pooler |= self.behind_pooler;
+    }
+
     /// The sources that are meant: one by its address or name, or all of the configuration.
     pub fn sources(&self) -> Result<Vec<(String, Source)>, Failure> {
-        if let Some(url) = &self.database_url {
-            let source = Source { url: Some(url.clone()), schema: self.schema.clone(), ..Source::default() };
+        if let Some(url) = self.url() {
+            let mut source = Source { url: Some(url), ..Source::default() };
+            self.apply(&mut source);
             return Ok(vec![(ONLY.to_owned(), source)]);
         }
-        if self.config.is_none() && !is_configured() {
+        if !is_configured(self.config.as_deref()) {
             return Err(no_source());
         }
         let all = load(self.config.as_deref())?.source;
@@ -61,13 +93,24 @@ impl Target {
     }
 }
 
+/// A variable that says something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The file that was named, by the option or else by the variable, or the default one if it is there.
+fn file_of(named: Option<&Path>) -> Option<PathBuf> {
+    let default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists());
+    named.map(PathBuf::from).or_else(|| variable(FILE_VARIABLE).map(PathBuf::from)).or_else(default)
+}
+
 fn no_source() -> Failure {
     Failure::usage("which database? Give --database-url, or --config with a source in it")
 }
 
-/// Whether there is a configuration to be found without being named.
-pub fn is_configured() -> bool {
-    Path::new(DEFAULT_FILE).exists() || config::environment().any(|(name, _)| config::is_ours(&name))
+/// Whether there is a configuration with a source in it, by its looks.
+pub fn is_configured(named: Option<&Path>) -> bool {
+    file_of(named).is_some() || config::environment().any(|(name, _)| config::is_of_source(&name))
 }
 
 fn refused(refused: &config::Refused) -> Failure {
@@ -76,9 +119,9 @@ fn refused(refused: &config::Refused) -> Failure {
 
 /// The admin endpoint of a file, or of the environment alone.
 pub fn admin(file: Option<&Path>) -> Result<Admin, Failure> {
-    match file.is_some() || Path::new(DEFAULT_FILE).exists() {
-        true => Ok(load_quietly(file)?.config.admin),
-        false => config::admin_of(config::environment()).map_err(|why| refused(&why)),
+    match file_of(file) {
+        Some(_) => Ok(load_quietly(file)?.config.admin),
+        None => config::admin_of(config::environment()).map_err(|why| refused(&why)),
     }
 }
 
@@ -92,8 +135,7 @@ pub fn load(file: Option<&Path>) -> Result<Config, Failure> {
 
 /// The same without printing anything.
 pub fn load_quietly(file: Option<&Path>) -> Result<config::Loaded, Failure> {
-    let file = file.map(PathBuf::from).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()));
-    config::load(file.as_deref(), config::environment()).map_err(|why| refused(&why))
+    config::load(file_of(file).as_deref(), config::environment()).map_err(|why| refused(&why))
 }
 
 /// Whether an SQLite file that is missing is made.

@@ -25,7 +25,8 @@ pub async fn run(arguments: Audit, colour: Colour) -> Result<ExitCode, Failure> 
         line("nothing was done by operators yet")?;
         return Ok(super::done());
     }
-    let mut table = output::table(&["at", "who", "action", "messages", "asked"], output::is_coloured(colour));
+    let mut table =
+        output::table(&["at", "who", "action", "messages", "asked"], output::is_coloured(colour, &std::io::stdout()));
     for entry in &entries {
         table.add_row(vec![
             output::cell(&short_time(entry.at_micros)),

@@ -3,9 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use postrider::operate::{Change, Filter, LARGEST_CHANGE, Operator, REPLAYED, Record};
 use postrider::store::Payload;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use super::Decision;
 use crate::args::{self, Colour, Dead, DeadDiscard, DeadList, DeadReplay, DeadShow};
@@ -16,7 +21,7 @@ use crate::output::{self, line, messages, plain, short_time, time};
 const SHOWN: u32 = 10;
 
 pub async fn run(dead: Dead, colour: Colour) -> Result<ExitCode, Failure> {
-    let coloured = output::is_coloured(colour);
+    let coloured = output::is_coloured(colour, &std::io::stdout());
     match dead {
         Dead::List(list) => self::list(list, coloured).await,
         Dead::Show(show) => self::show(show).await,
@@ -63,7 +68,7 @@ async fn list(arguments: DeadList, coloured: bool) -> Result<ExitCode, Failure> 
         let Some(last) = page.last() else { break };
         (after, listed) = (Some(last.position()), listed + page.len());
         match arguments.json {
-            true => page.iter().try_for_each(|record| output::json(&as_json(record, false)))?,
+            true => page.iter().try_for_each(|record| output::json(&as_json(record)))?,
             false => records.extend(page),
         }
     }
@@ -111,7 +116,10 @@ async fn show(arguments: DeadShow) -> Result<ExitCode, Failure> {
         return Err(Failure::failed(format!("there is no message {}", arguments.id)));
     };
     if arguments.json {
-        output::json(&as_json(&record, !arguments.no_payload))?;
+        match arguments.no_payload {
+            true => output::json(&as_json(&record))?,
+            false => output::json(&WithPayload::of(&record)?)?,
+        }
         return Ok(super::done());
     }
     for (name, value) in lines_of(&record) {
@@ -152,12 +160,10 @@ fn lines_of(record: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The payload for people: JSON as the database renders it, because reading and writing it again would change numbers.
 fn payload_text(record: &Record) -> String {
     match &record.payload {
-        Some(Payload::Json(text)) => {
-            let value: Result<Value, _> = serde_json::from_str(text);
-            value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| plain(text))
-        }
+        Some(Payload::Json(text)) => plain(text),
         Some(Payload::Bytes(bytes)) => match std::str::from_utf8(bytes) {
             Ok(text) => plain(text),
             Err(_) => format!("{} bytes; --json prints them in base64", bytes.len()),
@@ -166,8 +172,8 @@ fn payload_text(record: &Record) -> String {
     }
 }
 
-fn as_json(record: &Record, with_payload: bool) -> Value {
-    let mut value = json!({
+fn as_json(record: &Record) -> Value {
+    json!({
         "id": record.id,
         "state": record.state.as_str(),
         "namespace": record.namespace,
@@ -185,23 +191,37 @@ fn as_json(record: &Record, with_payload: bool) -> Value {
         "delivered_at": record.delivered_at_micros.map(time),
         "locked_by": record.locked_by,
         "locked_until": record.locked_until_micros.map(time),
-    });
-    if with_payload {
-        match &record.payload {
-            Some(Payload::Json(text)) => value["payload"] = serde_json::from_str(text).unwrap_or(Value::Null),
-            Some(Payload::Bytes(bytes)) => {
-                use base64::Engine as _;
-                value["payload_base64"] = base64::engine::general_purpose::STANDARD.encode(bytes).into();
+    })
+}
+
+/// A message with its payload: JSON as it is, bytes in base64.
+#[derive(Serialize)]
+struct WithPayload<'a> {
+    #[serde(flatten)]
+    record: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+impl<'a> WithPayload<'a> {
+    fn of(record: &'a Record) -> Result<Self, Failure> {
+        let (payload, payload_base64) = match &record.payload {
+            Some(Payload::Json(text)) => {
+                let raw = serde_json::from_str(text);
+                (Some(raw.map_err(|error| Failure::failed(format!("the payload is no JSON: {error}")))?), None)
             }
-            None => {}
-        }
+            Some(Payload::Bytes(bytes)) => (None, Some(STANDARD.encode(bytes))),
+            None => (None, None),
+        };
+        Ok(Self { record: as_json(record), payload, payload_base64 })
     }
-    value
 }
 
 async fn replay(arguments: DeadReplay, coloured: bool) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.to_change(arguments.all)?;
-    let opened = arguments.target.open().await?;
+    let opened = arguments.target.open_to_change().await?;
     let operator = opened.store.operator();
     let work = Work { verb: "replayed", filter, limit: arguments.limit, rate: arguments.rate, json: arguments.json };
     work.carry_out(&*operator, &arguments.consent, coloured, |change| {
@@ -213,7 +233,7 @@ async fn replay(arguments: DeadReplay, coloured: bool) -> Result<ExitCode, Failu
 
 async fn discard(arguments: DeadDiscard, coloured: bool) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.to_change(arguments.all)?;
-    let opened = arguments.target.open().await?;
+    let opened = arguments.target.open_to_change().await?;
     let operator = opened.store.operator();
     let work = Work { verb: "discarded", filter, limit: arguments.limit, rate: None, json: arguments.json };
     work.carry_out(&*operator, &arguments.consent, coloured, |change| {
@@ -254,29 +274,59 @@ impl Work {
             print_list(&operator.dead(&self.filter, None, shown).await?, coloured)?;
         }
         let mut changed = 0;
-        if decision == Decision::Act {
-            let who = consent.who();
-            let bar = output::progress(found, self.verb);
-            let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
-            // Those that died first come first, so the number that was found covers them all, and a message that dies
-            // again meanwhile is not replayed for ever.
-            while changed < found {
-                let chunk = match self.rate {
-                    None => LARGEST_CHANGE,
-                    Some(rate) => self.leave(rate, &mut ticks).await,
-                };
-                let limit = u32::try_from(found - changed).unwrap_or(u32::MAX).min(chunk);
-                let ids = change(Change { who: who.clone(), filter: self.filter.clone(), limit }).await?;
-                changed += ids.len() as u64;
-                bar.set_position(changed);
-                if ids.is_empty() {
-                    break;
-                }
-            }
-            bar.finish_and_clear();
+        let done = match decision {
+            Decision::Act => self.act(consent, found, &mut changed, change).await,
+            Decision::DryRun | Decision::Differs => Ok(()),
+        };
+        // What was done is said also when the rest failed.
+        super::tell(self.json, decision, found, changed, self.verb)?;
+        done.map_err(|error| Failure::from(error).after(&format!("after {}: ", messages(changed))))?;
+        if decision == Decision::Act && changed < found {
+            let left = messages(found - changed);
+            return Err(Failure::failed(format!("{left} were left: somebody else holds or changed them; try again")));
         }
-        super::tell(self.json, decision, found, changed, self.verb, &json!({}))?;
+        let named = self.filter.ids.as_ref().map_or(0, |ids| ids.len() as u64);
+        if decision == Decision::Act && named > found && self.limit.is_none() {
+            let missing = named - found;
+            return Err(Failure::failed(format!(
+                "{missing} of the ids are no dead messages, or do not match the filter"
+            )));
+        }
         super::code(decision, found)
+    }
+
+    async fn act<C>(
+        &self,
+        consent: &args::Consent,
+        found: u64,
+        changed: &mut u64,
+        change: impl Fn(Change) -> C,
+    ) -> Result<(), postrider::StoreError>
+    where
+        C: Future<Output = Result<Vec<uuid::Uuid>, postrider::StoreError>>,
+    {
+        let who = consent.who();
+        let bar = output::progress(found, self.verb);
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
+        // After a stall the rate is kept as well.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Those that died first come first, so the number that was found covers them all, and a message that dies again
+        // meanwhile is not replayed for ever.
+        while *changed < found {
+            let chunk = match self.rate {
+                None => LARGEST_CHANGE,
+                Some(rate) => self.leave(rate, &mut ticks).await,
+            };
+            let limit = u32::try_from(found - *changed).unwrap_or(u32::MAX).min(chunk);
+            let ids = change(Change { who: who.clone(), filter: self.filter.clone(), limit }).await?;
+            *changed += ids.len() as u64;
+            bar.set_position(*changed);
+            if ids.is_empty() {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
     }
 
     /// Waits for the next leave at a rate per second, and says for how many messages it is.

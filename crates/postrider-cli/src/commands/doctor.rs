@@ -27,7 +27,7 @@ pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure>
     if arguments.target.database_url.is_none() {
         examined.extend(crate::relay::examine_sinks(&target::load(arguments.target.config.as_deref())?).await?);
     }
-    print(&examined, &arguments, output::is_coloured(colour))?;
+    print(&examined, &arguments, output::is_coloured(colour, &std::io::stdout()))?;
     let worst = examined.iter().flat_map(|(_, findings)| findings).map(|finding| finding.severity).max();
     let limit = if arguments.strict { Severity::Warning } else { Severity::Problem };
     Ok(match worst {

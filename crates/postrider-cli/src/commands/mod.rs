@@ -68,20 +68,9 @@ fn done() -> ExitCode {
 }
 
 /// Says what was done, or would be.
-fn tell(
-    as_json: bool,
-    decision: Decision,
-    found: u64,
-    changed: u64,
-    verb: &str,
-    more: &serde_json::Value,
-) -> Result<(), Failure> {
+fn tell(as_json: bool, decision: Decision, found: u64, changed: u64, verb: &str) -> Result<(), Failure> {
     if as_json {
-        let mut answer = json!({ "matching": found, verb: changed, "dry_run": decision != Decision::Act });
-        if let (Some(answer), Some(more)) = (answer.as_object_mut(), more.as_object()) {
-            answer.extend(more.clone());
-        }
-        return output::json(&answer);
+        return output::json(&json!({ "matching": found, verb: changed, "dry_run": decision == Decision::DryRun }));
     }
     match decision {
         Decision::Act => line(&format!("{verb} {}", messages(changed))),

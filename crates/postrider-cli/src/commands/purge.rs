@@ -3,18 +3,17 @@
 use std::process::ExitCode;
 
 use postrider::store::{self, Purge};
-use serde_json::json;
 
 use super::Decision;
 use crate::args::{self, Finished};
 use crate::exit::Failure;
-use crate::output::{self, line, messages};
+use crate::output::{self, messages};
 
 /// Rows per statement, so that none holds locks for long.
 const CHUNK: u32 = 1_000;
 
 pub async fn run(arguments: args::Purge) -> Result<ExitCode, Failure> {
-    let opened = arguments.target.open().await?;
+    let opened = arguments.target.open_to_change().await?;
     let operator = opened.store.operator();
     let finished = match arguments.state {
         Finished::Delivered => store::Finished::Delivered,
@@ -39,12 +38,12 @@ pub async fn run(arguments: args::Purge) -> Result<ExitCode, Failure> {
         }
         Decision::DryRun | Decision::Differs => 0,
     };
-    super::tell(arguments.json, decision, found, deleted, "deleted", &json!({}))?;
-    match decision {
-        Decision::Act if deleted < found && !arguments.json => {
-            line(&format!("{} were left; another purge or relay may be at work on them", messages(found - deleted)))?;
-        }
-        _ => {}
+    super::tell(arguments.json, decision, found, deleted, "deleted")?;
+    if decision == Decision::Act && deleted < found {
+        let left = messages(found - deleted);
+        return Err(Failure::failed(format!(
+            "{left} were left: another purge or relay may be at work on them; try again"
+        )));
     }
     super::code(decision, found)
 }

@@ -9,51 +9,94 @@ use comfy_table::Color;
 use postrider::State;
 use postrider::operate::Tally;
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use crate::args::{Colour, Status};
+use crate::config::Source;
 use crate::exit::Failure;
 use crate::output::{self, line, number, plain, span};
 use crate::target::{self, Missing, Opened};
 
 pub async fn run(arguments: Status, colour: Colour) -> Result<ExitCode, Failure> {
-    let mut sources = Vec::new();
-    for (name, source) in arguments.target.sources()? {
-        sources.push(target::open(name, &source, Missing::Refuse).await?);
+    let sources = arguments.target.sources()?;
+    let coloured = output::is_coloured(colour, &std::io::stdout());
+    if arguments.watch {
+        return watch(&sources, &arguments, coloured).await;
     }
-    let coloured = output::is_coloured(colour);
-    if !arguments.watch {
-        for source in &sources {
-            let now = Snapshot::take(source, &arguments).await?;
-            now.print(None, &arguments, coloured)?;
+    let mut code = super::done();
+    for (name, source) in &sources {
+        // A source that does not answer hides no other.
+        match look(name, source, &arguments).await {
+            Ok(now) => now.print(None, &arguments, coloured)?,
+            Err(failure) => {
+                code = tell_of_failure(name, &failure, arguments.json)?;
+            }
         }
-        return Ok(super::done());
     }
-    watch(&sources, &arguments, coloured).await
+    Ok(code)
+}
+
+async fn look(name: &str, source: &Source, arguments: &Status) -> Result<Snapshot, Failure> {
+    let opened = target::open(name.to_owned(), source, Missing::Refuse).await?;
+    Snapshot::take(&opened, arguments).await
+}
+
+fn tell_of_failure(name: &str, failure: &Failure, as_json: bool) -> Result<ExitCode, Failure> {
+    match as_json {
+        true => output::json(&json!({ "source": name, "error": failure.to_string() }))?,
+        false => eprintln!("postrider: {failure}"),
+    }
+    Ok(ExitCode::FAILURE)
 }
 
 /// Shows it until the operator ends it.
-async fn watch(sources: &[Opened], arguments: &Status, coloured: bool) -> Result<ExitCode, Failure> {
+async fn watch(sources: &[(String, Source)], arguments: &Status, coloured: bool) -> Result<ExitCode, Failure> {
     let redraw = std::io::stdout().is_terminal() && !arguments.json;
     let mut before: BTreeMap<&str, Snapshot> = BTreeMap::new();
+    let mut opened: BTreeMap<&str, Opened> = BTreeMap::new();
     let mut ticks = tokio::time::interval(arguments.every.max(Duration::from_millis(100)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = tokio::signal::ctrl_c() => return Ok(super::done()),
         }
         let mut taken = Vec::new();
-        for source in sources {
-            taken.push((source.name.as_str(), Snapshot::take(source, arguments).await?));
+        for (name, source) in sources {
+            taken.push((name.as_str(), look_again(name, source, &mut opened, arguments).await));
         }
         if redraw {
             // Home and clear to the end, so that the picture does not flicker.
             print!("\u{1b}[H\u{1b}[J");
         }
         for (name, now) in taken {
-            now.print(before.get(name), arguments, coloured)?;
-            before.insert(name, now);
+            match now {
+                Ok(now) => {
+                    now.print(before.get(name), arguments, coloured)?;
+                    before.insert(name, now);
+                }
+                Err(failure) => {
+                    tell_of_failure(name, &failure, arguments.json)?;
+                }
+            }
         }
         std::io::stdout().flush()?;
+    }
+}
+
+/// Looks over the connections of before, or connects.
+async fn look_again<'a>(
+    name: &'a str,
+    source: &Source,
+    opened: &mut BTreeMap<&'a str, Opened>,
+    arguments: &Status,
+) -> Result<Snapshot, Failure> {
+    if !opened.contains_key(name) {
+        opened.insert(name, target::open(name.to_owned(), source, Missing::Refuse).await?);
+    }
+    match opened.get(name) {
+        Some(source) => Snapshot::take(source, arguments).await,
+        None => Err(Failure::failed("it is not open")),
     }
 }
 
@@ -80,15 +123,17 @@ impl Snapshot {
         pending.map(|tally| tally.oldest).max().unwrap_or_default()
     }
 
-    /// Messages per second: since the picture before, or of the last minute.
-    fn delivered_rate(&self, before: Option<&Snapshot>) -> f64 {
+    /// Messages per second: since the picture before, or of the last minute. There is no telling where delivered
+    /// messages are not kept, or some were deleted since.
+    fn delivered_rate(&self, before: Option<&Snapshot>) -> Option<f64> {
         let delivered = |snapshot: &Snapshot| snapshot.sum(State::Delivered, |tally| tally.messages);
         match before {
+            _ if delivered(self) == 0 => None,
             Some(before) => {
                 let passed = self.taken.duration_since(before.taken).as_secs_f64().max(0.001);
-                delivered(self).saturating_sub(delivered(before)) as f64 / passed
+                delivered(self).checked_sub(delivered(before)).map(|more| more as f64 / passed)
             }
-            None => self.sum(State::Delivered, |tally| tally.last_minute) as f64 / 60.0,
+            None => Some(self.sum(State::Delivered, |tally| tally.last_minute) as f64 / 60.0),
         }
     }
 
@@ -157,7 +202,8 @@ impl Snapshot {
             sum(State::Dead),
         );
         if !no_delivered {
-            text += &format!(", {} delivered ({:.1}/s)", sum(State::Delivered), self.delivered_rate(before));
+            let rate = self.delivered_rate(before).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+            text += &format!(", {} delivered ({rate}/s)", sum(State::Delivered));
         }
         match self.tallies.is_empty() {
             true => format!("{text}\nthere are no messages"),

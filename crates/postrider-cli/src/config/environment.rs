@@ -13,9 +13,10 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
-/// Whether a variable is meant for us.
-pub fn is_ours(name: &str) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
+/// Whether a variable is about a source.
+pub fn is_of_source(name: &str) -> bool {
+    const SOURCES: &str = "POSTRIDER__SOURCE__";
+    name.get(..SOURCES.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(SOURCES))
 }
 
 /// Writes the variables into the tree.

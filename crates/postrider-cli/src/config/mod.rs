@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{HttpConfig, StdoutConfig};
 
-pub use environment::{environment, is_ours};
+pub use environment::{environment, is_of_source};
 pub use model::*;
 pub use problem::{KeyPath, Problem, Refused};
 pub use reference::{example, reference};

@@ -27,6 +27,9 @@ use self::shop::Shop;
 /// How long the relay may take for what is left when the shop has closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Only the demo makes this table, so that no other database is ever taken for one of its own.
+const MARK: &str = "CREATE TABLE postrider_demo_may_delete_this_file (nothing)";
+
 /// What to show.
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -44,6 +47,7 @@ pub struct Options {
 pub async fn run(options: &Options) -> Result<()> {
     begin_anew(options)?;
     let store = SqliteStore::open(&options.file).await.context("cannot open the database")?;
+    sqlx::query(MARK).execute(store.pool()).await.context("cannot mark the database as a demo")?;
     store.migrate().await.context("cannot migrate the outbox")?;
     let shop = Shop::open(store.pool().clone(), store.outbox()).await?;
     println!("A shop in {}: {} orders, one in ten is called off.\n", options.file.display(), options.orders);
@@ -95,8 +99,8 @@ fn begin_anew(options: &Options) -> Result<()> {
     };
     // What a run that was cut off wrote last is in the write-ahead log.
     let log = std::fs::read(part("-wal")).unwrap_or_default();
-    let has_our_table = [&database, &log].iter().any(|bytes| contains(bytes, b"postrider_migrations"));
-    if !database.starts_with(b"SQLite format 3\0") || !has_our_table {
+    let is_marked = [&database, &log].iter().any(|bytes| contains(bytes, MARK.as_bytes()));
+    if !database.starts_with(b"SQLite format 3\0") || !is_marked {
         bail!("{} is no database of an earlier run; name another file", options.file.display());
     }
     for suffix in ["", "-wal", "-shm"] {

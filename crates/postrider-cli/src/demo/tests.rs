@@ -51,5 +51,12 @@ async fn a_file_that_is_not_of_an_earlier_run_is_left_alone() -> Result<()> {
     std::fs::write(&options.file, "my notes")?;
     assert!(run(&options).await.is_err_and(|error| error.to_string().contains("name another file")));
     assert_eq!(std::fs::read_to_string(&options.file)?, "my notes");
+
+    let real = Options { file: directory.path().join("real.db"), ..options };
+    let store = SqliteStore::open(&real.file).await?;
+    store.migrate().await?;
+    store.pool().close().await;
+    assert!(run(&real).await.is_err_and(|error| error.to_string().contains("name another file")));
+    assert!(real.file.exists(), "an outbox of somebody else");
     Ok(())
 }

@@ -19,16 +19,16 @@ use postrider::operate::Finding;
 
 use self::generation::{Generation, Start};
 use self::signals::{Signal, Signals};
-use crate::args::Run;
+use crate::args::{Colour, Run};
 use crate::config::{self, Config};
 use crate::exit::{self, Failure};
 use crate::target;
 
 /// Runs until it is told to stop.
-pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
+pub async fn run(arguments: Run, colour: Colour) -> Result<ExitCode, Failure> {
     let loaded = load(&arguments)?;
     let config = loaded.config;
-    let telemetry = telemetry::start(&config)?;
+    let telemetry = telemetry::start(&config, colour)?;
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::listen()?;
     let admin = admin::bind(&config.admin, arguments.sink.is_some()).await?;
@@ -78,16 +78,26 @@ pub async fn run(arguments: Run) -> Result<ExitCode, Failure> {
 }
 
 fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
-    let mut loaded = match (&arguments.target.database_url, &arguments.sink) {
-        (Some(url), Some(sink)) => {
-            let loaded = config::from_flags(url.clone(), sink, config::environment());
+    let target = &arguments.target;
+    let mut loaded = match (&arguments.sink, target.url()) {
+        (Some(sink), Some(url)) => {
+            let loaded = config::from_flags(url, sink, config::environment());
             let mut loaded = loaded.map_err(|refused| Failure::usage(refused.to_string()))?;
-            loaded.config.source.values_mut().for_each(|source| source.schema.clone_from(&arguments.target.schema));
+            loaded.config.source.values_mut().for_each(|source| target.apply(source));
             loaded
         }
-        (Some(_), None) => return Err(Failure::usage("where to? Give --sink stdout or --sink https://…")),
-        _ if arguments.target.config.is_none() && !target::is_configured() => return Err(no_source()),
-        _ => target::load_quietly(arguments.target.config.as_deref())?,
+        (Some(_), None) => return Err(Failure::usage("from where? Give --database-url, or POSTRIDER_DATABASE_URL")),
+        (None, _) if target.database_url.is_some() => {
+            return Err(Failure::usage("where to? Give --sink stdout or --sink https://…"));
+        }
+        // A variable alone does not say where to, so the configuration does.
+        (None, url) if !target::is_configured(target.config.as_deref()) => {
+            return Err(match url {
+                Some(_) => Failure::usage("where to? Give --sink stdout or --sink https://…, or --config"),
+                None => no_source(),
+            });
+        }
+        _ => target::load_quietly(target.config.as_deref())?,
     };
     let config = &mut loaded.config;
     if let Some(wanted) = &arguments.target.source {

@@ -12,8 +12,10 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::args::Colour;
 use crate::config::{Config, Log, LogFormat};
 use crate::exit::Failure;
+use crate::output::is_coloured;
 
 /// Gauges that nobody sets any more, because their source is gone, vanish after this time.
 const FORGET_GAUGES: Duration = Duration::from_secs(120);
@@ -33,7 +35,7 @@ pub struct Telemetry {
 }
 
 /// Begins to log, count and trace.
-pub fn start(config: &Config) -> Result<Telemetry, Failure> {
+pub fn start(config: &Config, colour: Colour) -> Result<Telemetry, Failure> {
     let (filter, level) = reload::Layer::new(filter(&config.log)?);
     let traces = config.trace.otlp_endpoint.as_deref().map(exporter).transpose()?;
     let spans = traces.as_ref().map(|provider| {
@@ -43,17 +45,12 @@ pub fn start(config: &Config) -> Result<Telemetry, Failure> {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match config.log.format {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
-        LogFormat::Pretty => lines.with_ansi(is_terminal()).boxed(),
+        LogFormat::Pretty => lines.with_ansi(is_coloured(colour, &std::io::stderr())).boxed(),
     };
     let lines = lines.with_filter(filter);
     let registry = tracing_subscriber::registry().with(lines).with(spans);
     registry.try_init().map_err(|error| Failure::failed(error.to_string()))?;
     Ok(Telemetry { metrics: recorder()?, level, traces })
-}
-
-fn is_terminal() -> bool {
-    use std::io::IsTerminal as _;
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 fn filter(log: &Log) -> Result<EnvFilter, Failure> {
