@@ -70,6 +70,7 @@ impl Target {
         if let Some(url) = self.url() {
             let mut source = Source { url: Some(url), ..Source::default() };
             self.apply(&mut source);
+            source.names().map_err(|error| Failure::usage(error.to_string()))?;
             return Ok(vec![(ONLY.to_owned(), source)]);
         }
         if !is_configured(self.config.as_deref()) {

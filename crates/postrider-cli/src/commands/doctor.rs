@@ -24,7 +24,7 @@ pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure>
         };
         examined.push((format!("source {name}"), findings));
     }
-    if arguments.target.database_url.is_none() {
+    if arguments.target.url().is_none() {
         examined.extend(crate::relay::examine_sinks(&target::load(arguments.target.config.as_deref())?).await?);
     }
     print(&examined, &arguments, output::is_coloured(colour, &std::io::stdout()))?;

@@ -28,7 +28,7 @@ use self::shop::Shop;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Only the demo makes this table, so that no other database is ever taken for one of its own.
-const MARK: &str = "CREATE TABLE postrider_demo_may_delete_this_file (nothing)";
+const MARK: &str = "CREATE TABLE postrider_demo_may_delete_this_file (note text)";
 
 /// What to show.
 #[derive(Debug, clap::Args)]

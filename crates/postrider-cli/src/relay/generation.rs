@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use futures::future::join_all;
 use postrider::any::AnyStore;
 use postrider::{BreakerConfig, Dispatcher, Pulse, Route, Router, StoreError};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::sinks::Sinks;
@@ -22,12 +23,23 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
 /// When a generation is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
     /// At the start of the process: a database that does not answer yet is waited for.
     First,
-    /// In place of one that works: everything must answer.
-    Reload,
+    /// In place of another configuration: databases must answer, but for those that were there before.
+    Reload(&'a Config),
+}
+
+impl Start<'_> {
+    /// Whether a source may be down.
+    fn tolerates(self, name: &str, source: &Source) -> bool {
+        let url = |source: &Source| source.url.as_ref().map(|url| url.expose().to_owned());
+        match self {
+            Self::First => true,
+            Self::Reload(old) => old.source.get(name).is_some_and(|old| url(old) == url(source)),
+        }
+    }
 }
 
 /// A source and its signs of life.
@@ -40,12 +52,21 @@ pub struct Line {
     checked: bool,
     pulse: Mutex<Option<Pulse>>,
     pub since: Instant,
+    stop: CancellationToken,
+    drained: CancellationToken,
+    abandoned: AtomicUsize,
 }
 
 impl Line {
     /// The dispatcher's signs of life, once there is one.
     pub fn pulse(&self) -> Option<Pulse> {
         self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until it has drained; answers how many publishes were cut off.
+    async fn drained(&self) -> usize {
+        self.drained.cancelled().await;
+        self.abandoned.load(Ordering::Relaxed)
     }
 }
 
@@ -61,76 +82,93 @@ pub struct Generation {
     pub lines: Vec<Arc<Line>>,
     pub sinks: Sinks,
     pub config: Config,
-    stop: CancellationToken,
-    running: Mutex<JoinSet<usize>>,
+    /// Lines of earlier generations, which may still drain.
+    before: Vec<Arc<Line>>,
 }
 
 impl Generation {
-    pub async fn start(config: &Config, start: Start) -> Result<Self, Failure> {
-        Ok(Self::prepare(config, start).await?.begin())
-    }
-
-    /// Makes sinks and stores, and asks the databases.
-    pub async fn prepare(config: &Config, start: Start) -> Result<Prepared, Failure> {
+    /// Makes sinks and stores, and asks the databases, all at once.
+    pub async fn prepare(config: &Config, start: Start<'_>) -> Result<Prepared, Failure> {
         let sinks = Sinks::make(config).map_err(Failure::usage)?;
         let mut routers = routers(config, &sinks).map_err(Failure::usage)?;
-        let mut lines = Vec::new();
-        for (name, source) in config.source.iter().filter(|(_, source)| source.enabled) {
-            let said = |failure: Failure| failure.after(&format!("source {name:?}: "));
-            let missing = if source.migrate { Missing::Make } else { Missing::Refuse };
-            let store = target::connect(source, missing).await.map_err(said)?;
-            let checked = match prepare_store(&store, source).await {
-                Err(error) if start == Start::First && error.kind().is_transient() => {
-                    tracing::warn!(source = name, "the database does not answer yet: {}", with_causes(&error));
-                    false
-                }
-                done => done.map(|()| true).map_err(Failure::from).map_err(said)?,
-            };
-            let line = Line {
-                name: name.clone(),
-                store,
-                source: source.clone(),
-                relay: config.relay.clone(),
-                checked,
-                pulse: Mutex::default(),
-                since: Instant::now(),
-            };
-            let Some(router) = routers.remove(name) else { continue };
+        let enabled = config.source.iter().filter(|(_, source)| source.enabled);
+        let lines = join_all(enabled.map(|(name, source)| line(name, source, config, start))).await;
+        let mut prepared = Vec::new();
+        for line in lines {
+            let line = line?;
+            let Some(router) = routers.remove(&line.name) else { continue };
             // Settings that disagree are found here and not when the dispatcher is needed.
-            dispatcher(&line, router.clone()).map_err(|error| said(Failure::usage(error.to_string())))?;
-            lines.push((Arc::new(line), router));
+            dispatcher(&line, router.clone()).map_err(|error| Failure::usage(error.to_string()))?;
+            prepared.push((Arc::new(line), router));
         }
-        Ok(Prepared { lines, sinks, config: config.clone() })
+        Ok(Prepared { lines: prepared, sinks, config: config.clone() })
     }
 
-    /// Stops delivering, and answers how many publishes were cut off.
+    /// Stops delivering, and answers how many publishes were cut off. It may be called again and given up at any time.
     pub async fn stop(&self) -> usize {
-        self.stop.cancel();
-        let mut running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        self.lines.iter().for_each(|line| line.stop.cancel());
         let mut abandoned = 0;
-        while let Some(ended) = running.join_next().await {
-            abandoned += ended.unwrap_or(0);
+        let draining: Vec<_> = self.before.iter().filter(|line| !line.drained.is_cancelled()).collect();
+        for line in self.lines.iter().chain(draining) {
+            abandoned += line.drained().await;
         }
         abandoned
     }
 }
 
+async fn line(name: &str, source: &Source, config: &Config, start: Start<'_>) -> Result<Line, Failure> {
+    let said = |failure: Failure| failure.after(&format!("source {name:?}: "));
+    let missing = if source.migrate { Missing::Make } else { Missing::Refuse };
+    let store = target::connect(source, missing).await.map_err(said)?;
+    let checked = match prepare_store(&store, source).await {
+        Err(error) if error.kind().is_transient() && start.tolerates(name, source) => {
+            tracing::warn!(source = name, "the database does not answer yet: {}", with_causes(&error));
+            false
+        }
+        done => done.map(|()| true).map_err(Failure::from).map_err(said)?,
+    };
+    Ok(Line {
+        name: name.to_owned(),
+        store,
+        source: source.clone(),
+        relay: config.relay.clone(),
+        checked,
+        pulse: Mutex::default(),
+        since: Instant::now(),
+        stop: CancellationToken::new(),
+        drained: CancellationToken::new(),
+        abandoned: AtomicUsize::new(0),
+    })
+}
+
 impl Prepared {
-    /// Begins to deliver.
-    pub fn begin(self) -> Generation {
-        let stop = CancellationToken::new();
-        let mut running = JoinSet::new();
+    /// Whether there will be no such source.
+    pub fn has_not(&self, name: &str) -> bool {
+        self.lines.iter().all(|(line, _)| line.name != name)
+    }
+
+    /// Begins to deliver. Each source goes on as soon as its own dispatcher of the generation before has drained: none
+    /// waits for another one's, and no message waits for a lease.
+    pub fn begin(self, old: Option<&Generation>) -> Generation {
+        let before: Vec<Arc<Line>> = old.map_or_else(Vec::new, |old| {
+            old.lines.iter().for_each(|line| line.stop.cancel());
+            let draining = old.lines.iter().chain(&old.before).filter(|line| !line.drained.is_cancelled());
+            draining.cloned().collect()
+        });
         for (line, router) in &self.lines {
-            tracing::info!(source = line.name, database = line.store.kind(), "delivering");
-            running.spawn(deliver(line.clone(), router.clone(), stop.clone()));
+            let (line, router) = (line.clone(), router.clone());
+            let earlier: Vec<_> = before.iter().filter(|earlier| earlier.name == line.name).cloned().collect();
+            tokio::spawn(async move {
+                let _drained = line.drained.clone().drop_guard();
+                for earlier in earlier {
+                    earlier.drained().await;
+                }
+                let abandoned = deliver(&line, router).await;
+                line.abandoned.store(abandoned, Ordering::Relaxed);
+            });
         }
-        Generation {
-            lines: self.lines.into_iter().map(|(line, _)| line).collect(),
-            sinks: self.sinks,
-            config: self.config,
-            stop,
-            running: Mutex::new(running),
-        }
+        let lines = self.lines.into_iter().map(|(line, _)| line).collect();
+        Generation { lines, sinks: self.sinks, config: self.config, before }
     }
 }
 
@@ -165,31 +203,41 @@ pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Ro
 }
 
 /// Delivers the messages of a source until it is told to stop; answers how many publishes were cut off.
-async fn deliver(line: Arc<Line>, router: Arc<Router>, stop: CancellationToken) -> usize {
-    // A database that was down at the start is checked when it answers.
-    while !line.checked
-        && let Err(error) = prepare_store(&line.store, &line.source).await
-    {
-        tracing::warn!(source = line.name, "not delivering yet: {}", with_causes(&error));
-        if stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await.is_none() {
-            return 0;
-        }
+async fn deliver(line: &Line, router: Arc<Router>) -> usize {
+    if !line.checked && !until_it_answers(line).await {
+        return 0;
     }
-    loop {
-        let dispatcher = match dispatcher(&line, router.clone()) {
+    while !line.stop.is_cancelled() {
+        let dispatcher = match dispatcher(line, router.clone()) {
             Ok(dispatcher) => dispatcher,
             Err(error) => {
                 tracing::error!(source = line.name, "the dispatcher cannot be built: {error}");
                 return 0;
             }
         };
+        tracing::info!(source = line.name, database = line.store.kind(), "delivering");
         *line.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Some(dispatcher.pulse());
-        match AssertUnwindSafe(dispatcher.run(stop.clone())).catch_unwind().await {
+        match AssertUnwindSafe(dispatcher.run(line.stop.clone())).catch_unwind().await {
             Ok(ended) => return ended.abandoned,
             Err(_) => tracing::error!(source = line.name, "the dispatcher failed; it begins anew, please report it"),
         }
-        if stop.run_until_cancelled(tokio::time::sleep(RESTART_PAUSE)).await.is_none() {
-            return 0;
+        line.stop.run_until_cancelled(tokio::time::sleep(RESTART_PAUSE)).await;
+    }
+    0
+}
+
+/// Waits for a database that was down at the start, and checks it; false if it was told to stop before.
+async fn until_it_answers(line: &Line) -> bool {
+    loop {
+        match line.stop.run_until_cancelled(prepare_store(&line.store, &line.source)).await {
+            None => return false,
+            Some(Ok(())) => return true,
+            Some(Err(error)) => {
+                tracing::warn!(source = line.name, "not delivering yet: {}", with_causes(&error));
+            }
+        }
+        if line.stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await.is_none() {
+            return false;
         }
     }
 }

@@ -45,6 +45,13 @@ impl Current {
         *self.generation.write().unwrap_or_else(PoisonError::into_inner) = generation;
     }
 
+    /// Whether no loop is stuck, which a restart would mend. Databases and sinks that are down it would not.
+    pub fn is_alive(&self) -> bool {
+        let generation = self.generation();
+        let limit = generation.config.admin.stalled_after;
+        generation.lines.iter().filter_map(|line| line.pulse()).all(|pulse| pulse.signs().turned <= limit)
+    }
+
     /// Whether every source makes progress.
     pub fn health(&self) -> Answer {
         let generation = self.generation();
@@ -75,21 +82,21 @@ impl Current {
         }));
         let sinks = join_all(generation.sinks.bound().into_iter().map(|(name, sinks)| async move {
             let answers = join_all(sinks.iter().map(|sink| timeout(PATIENCE, sink.ready()))).await;
-            let answers: Vec<Result<(), String>> =
-                answers.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(no_answer()))).collect();
-            // A sink that leads to several places answers if one of them does.
-            let why = match answers.iter().any(Result::is_ok) {
-                true => None,
-                false => answers.into_iter().find_map(Result::err),
-            };
-            (name, why)
+            let failing: Vec<String> =
+                answers.into_iter().filter_map(|answer| answer.unwrap_or_else(|_| Err(no_answer())).err()).collect();
+            (name, sinks.len(), failing)
         }));
         let (databases, sinks) = tokio::join!(databases, sinks);
-        let good = databases.iter().chain(&sinks).all(|(_, why)| why.is_none());
-        let list = |answers: Vec<(String, Option<String>)>| -> Vec<Value> {
-            answers.into_iter().map(|(name, why)| json!({ "name": name, "ready": why.is_none(), "why": why })).collect()
-        };
-        let body = json!({ "ready": good, "sources": list(databases), "sinks": list(sinks) });
+        // A sink that leads to several places is ready if one of them answers; the body tells of the others.
+        let is_ready = |(_, routes, failing): &(String, usize, Vec<String>)| failing.len() < *routes;
+        let good = databases.iter().all(|(_, why)| why.is_none()) && sinks.iter().all(is_ready);
+        let sources: Vec<Value> =
+            databases.iter().map(|(name, why)| json!({ "name": name, "ready": why.is_none(), "why": why })).collect();
+        let sinks: Vec<Value> = sinks
+            .iter()
+            .map(|sink| json!({ "name": sink.0, "ready": is_ready(sink), "routes": sink.1, "failing": sink.2 }))
+            .collect();
+        let body = json!({ "ready": good, "sources": sources, "sinks": sinks });
         let answer = Answer { good, body };
         *last = Some((Instant::now(), answer.clone()));
         answer
@@ -100,7 +107,7 @@ fn no_answer() -> String {
     format!("no answer within {}", span(PATIENCE))
 }
 
-/// Red when the loop is stuck, or the oldest due message is too old while nothing gets settled.
+/// Red when the loop is stuck, the database does not answer, or the oldest due message is too old while nothing gets settled.
 fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
     let Some(signs) = line.pulse().map(|pulse| pulse.signs()) else {
         let waited = line.since.elapsed();
@@ -108,12 +115,12 @@ fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
         let why = format!("the database has not answered since the start, {} ago", span(waited));
         return (good, json!({ "name": line.name, "healthy": good, "why": why }));
     };
-    let oldest_due = signs.stats.map_or(Duration::ZERO, |(stats, counted)| match stats.due {
-        0 => Duration::ZERO,
-        _ => stats.oldest_due + counted,
-    });
-    let why = if signs.looked > limits.stalled_after {
-        Some(format!("the database was last looked at with success {} ago", span(signs.looked)))
+    let stats = signs.stats.map(|(stats, _)| stats).unwrap_or_default();
+    let oldest_due = stats.oldest_due;
+    let why = if signs.turned > limits.stalled_after {
+        Some(format!("the loop is stuck since {}", span(signs.turned)))
+    } else if signs.looked > limits.stalled_after {
+        Some(format!("the database answered last {} ago", span(signs.looked)))
     } else if oldest_due > limits.oldest_due_limit && signs.settled > limits.oldest_due_limit {
         Some(format!(
             "the oldest due message has waited for {}, and none was settled for {}",
@@ -123,12 +130,12 @@ fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
     } else {
         None
     };
-    let stats = signs.stats.map(|(stats, _)| stats).unwrap_or_default();
     let body = json!({
         "name": line.name,
         "healthy": why.is_none(),
         "why": why,
-        "looked_seconds_ago": signs.looked.as_secs_f64(),
+        "turned_seconds_ago": signs.turned.as_secs_f64(),
+        "answered_seconds_ago": signs.looked.as_secs_f64(),
         "settled_seconds_ago": signs.settled.as_secs_f64(),
         "sink_down": signs.breaker_open,
         "due": stats.due,

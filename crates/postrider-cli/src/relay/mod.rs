@@ -33,27 +33,29 @@ pub async fn run(arguments: Run, colour: Colour) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let admin = admin::bind(&config.admin, arguments.sink.is_some()).await?;
     // Whoever asks for a stop before all is ready gets it.
-    let started = tokio::select! {
-        started = Generation::start(&config, Start::First) => Arc::new(started?),
+    let first = tokio::select! {
+        prepared = Generation::prepare(&config, Start::First) => prepared?.begin(None),
         signal = signals.stop() => {
-            tracing::info!(?signal, "told to stop while starting");
+            tracing::info!(signal, "told to stop while starting");
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let current = health::Current::new(started);
+    let current = health::Current::new(Arc::new(first));
     let admin = admin.serve(current.clone(), telemetry.metrics.clone());
     service::ready();
     let watchdog = tokio::spawn(service::watch(current.clone()));
     let mut now = config;
-    loop {
+    let signal = loop {
         match signals.next().await {
-            Signal::Reload => reload(&arguments, &mut now, &current, &telemetry).await,
-            Signal::Stop(number) => {
-                tracing::info!(signal = number, "stopping: what has not started is given back, what has is waited for");
-                break;
-            }
+            Signal::Stop(signal) => break signal,
+            // A reload that is not through changes nothing, so a stop need not wait for it.
+            Signal::Reload => tokio::select! {
+                () = reload(&arguments, &mut now, &current, &telemetry) => {}
+                signal = signals.stop() => break signal,
+            },
         }
-    }
+    };
+    tracing::info!(signal, "stopping: what has not started is given back, what has is waited for");
     service::stopping();
     watchdog.abort();
     signals.end_at_once_on_the_next();
@@ -134,7 +136,9 @@ async fn reload(arguments: &Run, now: &mut Config, current: &health::Current, te
     let result = if done.is_ok() { "done" } else { "refused" };
     metrics::counter!("postrider_reloads_total", "result" => result).increment(1);
     match done {
-        Ok(abandoned) => tracing::info!(abandoned, "the new configuration is in force"),
+        Ok(()) => {
+            tracing::info!("the new configuration is in force; each source goes on when its old dispatcher has drained")
+        }
         Err(failure) => tracing::error!("the reload is refused and nothing has changed: {failure}"),
     }
     service::ready();
@@ -145,19 +149,20 @@ async fn try_reload(
     now: &mut Config,
     current: &health::Current,
     telemetry: &telemetry::Telemetry,
-) -> Result<usize, Failure> {
+) -> Result<(), Failure> {
     let loaded = load(arguments)?;
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let next = Generation::prepare(&loaded.config, Start::Reload).await?;
+    let next = Generation::prepare(&loaded.config, Start::Reload(now)).await?;
     telemetry.set_level(&loaded.config.log)?;
     if needs_restart(now, &loaded.config) {
         tracing::warn!("changes of admin.listen, admin.enabled, log.format and trace take effect after a restart");
     }
-    // The old dispatchers give their messages back before the new ones claim, so that nothing waits for a lease.
-    let abandoned = current.generation().stop().await;
-    current.replace(Arc::new(next.begin()));
+    let old = current.generation();
+    let gone = old.lines.iter().filter(|line| next.has_not(&line.name));
+    gone.for_each(|line| telemetry::forget(&line.name));
+    current.replace(Arc::new(next.begin(Some(&old))));
     *now = loaded.config;
-    Ok(abandoned)
+    Ok(())
 }
 
 fn needs_restart(old: &Config, new: &Config) -> bool {

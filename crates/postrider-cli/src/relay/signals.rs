@@ -18,6 +18,8 @@ pub struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
+    /// A reload was asked for while somebody waited for a stop only.
+    reload: bool,
 }
 
 impl Signals {
@@ -26,11 +28,19 @@ impl Signals {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
+            reload: false,
         })
     }
 
     /// The next thing to do.
     pub async fn next(&mut self) -> Signal {
+        if std::mem::take(&mut self.reload) {
+            return Signal::Reload;
+        }
+        self.receive().await
+    }
+
+    async fn receive(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop(SignalKind::terminate().as_raw_value()),
             _ = self.interrupt.recv() => Signal::Stop(SignalKind::interrupt().as_raw_value()),
@@ -38,11 +48,12 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal to stop.
+    /// Waits for a signal to stop; a wish for a reload is remembered.
     pub async fn stop(&mut self) -> i32 {
         loop {
-            if let Signal::Stop(number) = self.next().await {
-                return number;
+            match self.receive().await {
+                Signal::Stop(number) => return number,
+                Signal::Reload => self.reload = true,
             }
         }
     }

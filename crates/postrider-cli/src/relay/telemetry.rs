@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use metrics_util::MetricKindMask;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
@@ -17,8 +16,17 @@ use crate::config::{Config, Log, LogFormat};
 use crate::exit::Failure;
 use crate::output::is_coloured;
 
-/// Gauges that nobody sets any more, because their source is gone, vanish after this time.
-const FORGET_GAUGES: Duration = Duration::from_secs(120);
+/// What a source's dispatcher tells of the moment.
+const GAUGES: [&str; 6] = [
+    "postrider_backlog",
+    "postrider_due",
+    "postrider_processing",
+    "postrider_dead",
+    "postrider_oldest_due_seconds",
+    "postrider_breaker_open",
+];
+/// How long a stop waits for the collector of traces.
+const LAST_TRACES: Duration = Duration::from_secs(2);
 /// How often the recorder tidies up.
 const UPKEEP: Duration = Duration::from_secs(5);
 /// Bounds of the histograms, in seconds.
@@ -67,7 +75,6 @@ fn recorder() -> Result<PrometheusHandle, Failure> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &BUCKETS)
         .map_err(|error| failed(&error))?
-        .idle_timeout(MetricKindMask::GAUGE, Some(FORGET_GAUGES))
         .install_recorder()
         .map_err(|error| failed(&error))?;
     metrics_process::Collector::default().describe();
@@ -111,11 +118,19 @@ impl Telemetry {
 
     /// Sends what has not been sent yet.
     pub async fn flush(self) {
-        if let Some(traces) = self.traces {
-            let sent = tokio::task::spawn_blocking(move || traces.shutdown()).await;
-            if let Ok(Err(error)) = sent {
-                tracing::warn!("the last traces were not sent: {error}");
-            }
+        let Some(traces) = self.traces else { return };
+        let sending = tokio::task::spawn_blocking(move || traces.shutdown());
+        match tokio::time::timeout(LAST_TRACES, sending).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!("the last traces were not sent: {error}"),
+            _ => tracing::warn!("the last traces were not sent: the collector does not answer"),
         }
+    }
+}
+
+/// Takes back what was told of a source that is gone, so that no alert goes on about it.
+pub fn forget(source: &str) {
+    for gauge in GAUGES {
+        metrics::gauge!(gauge, "dispatcher" => source.to_owned()).set(0.0);
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::support::{PATIENCE, Ran, Relay, Site, postrider};
+use super::support::{PATIENCE, Relay, Site, postrider};
 use testkit::within;
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn migrate_shows_its_sql_first_and_writes_nothing_meanwhile() -> Result<()
         assert!(after.out.contains("up to date") && !after.out.contains("create"), "{after:?}");
     }
     let site = Site::sqlite().await?;
-    let missing = site.postrider(&["migrate", "--dry-run"]).await?.failed_with(1)?;
-    assert!(missing.err.contains("file"), "{missing:?}");
+    let dry = site.postrider(&["migrate", "--dry-run"]).await?.succeeded()?;
+    assert!(dry.out.to_lowercase().contains("create table"), "{dry:?}");
     assert_eq!(std::fs::read_dir(site.directory.path())?.count(), 0, "not even a file");
     Ok(())
 }
@@ -254,15 +254,17 @@ async fn a_database_that_is_not_there_is_said() -> Result<()> {
 #[tokio::test]
 async fn doctor_finds_what_is_wrong_and_fails_for_it() -> Result<()> {
     for site in Site::each().await? {
-        let wrong: Ran = match site.url.starts_with("sqlite") {
-            true => site.postrider(&["doctor", "--json"]).await?.failed_with(1)?,
-            false => site.postrider(&["doctor", "--json"]).await?.failed_with(1)?,
-        };
-        assert!(wrong.json()?.to_string().contains("problem"), "{wrong:?}");
+        let wrong = site.postrider(&["doctor", "--json"]).await?.failed_with(1)?.json()?;
+        let name = if site.url.starts_with("sqlite") { "unreachable" } else { "schema" };
+        let findings = wrong[0]["findings"].as_array().context("findings")?;
+        let problem = |finding: &&serde_json::Value| finding["name"] == name && finding["severity"] == "problem";
+        assert!(findings.iter().any(|finding| problem(&finding) && finding["fix"].is_string()), "{wrong:#}");
         let site = site.migrated().await?;
-        let well = site.postrider(&["doctor", "--verbose"]).await?;
-        assert!(well.out.contains("checks are fine"), "{well:?}");
-        assert!(!well.out.contains("problem schema"), "{well:?}");
+        let well = site.postrider(&["doctor", "--json"]).await?.json()?;
+        let findings = well[0]["findings"].as_array().context("findings")?;
+        let schema = findings.iter().find(|finding| finding["name"] == "schema").context("the schema is examined")?;
+        assert_eq!(schema["severity"], "fine", "{well:#}");
+        assert!(findings.len() > 8 && findings.iter().all(|finding| !problem(&finding)), "{well:#}");
     }
     Ok(())
 }
@@ -292,5 +294,91 @@ async fn the_demo_proves_itself() -> Result<()> {
     let url = format!("sqlite:{}", directory.path().join("postrider-demo.db").display());
     let status = postrider(&["status", "--json", "--database-url", &url], &[], None, directory.path()).await?;
     assert_eq!(status.succeeded()?.json()?["pending"], 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_option_beats_a_variable_and_an_empty_variable_is_none() -> Result<()> {
+    let (one, other) = (Site::sqlite().await?.migrated().await?, Site::sqlite().await?.migrated().await?);
+    other.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;
+    let text =
+        format!("[source.other]\nurl = \"{}\"\n[sink.out]\ntype = \"stdout\"\n[[route]]\nsink = \"out\"\n", other.url);
+    let file = one.file("postrider.toml", &text)?.display().to_string();
+    // `one` is in the variable, `other` in the file.
+    let by_file = one.postrider(&["status", "--json", "--config", &file]).await?.succeeded()?.json()?;
+    assert_eq!((&by_file["source"], &by_file["pending"]), (&json!("other"), &json!(1)));
+    let by_variable = one.postrider(&["status", "--json"]).await?.succeeded()?.json()?;
+    assert_eq!(by_variable["pending"], 0);
+    let by_option = one.postrider(&["status", "--json", "--database-url", &other.url]).await?.succeeded()?.json()?;
+    assert_eq!(by_option["pending"], 1);
+    one.postrider(&["status", "--config", &file, "--database-url", &one.url]).await?.failed_with(2)?;
+    let empty = [("POSTRIDER_DATABASE_URL", ""), ("POSTRIDER_CONFIG", "")];
+    let default = postrider(&["status", "--json"], &empty, None, one.directory.path()).await?.succeeded()?.json()?;
+    assert_eq!(default["source"], "other", "./postrider.toml");
+    // What the readme says: the address is exported, then a file is written.
+    let mut relay = Relay::spawn(&["--config", &file], &[("POSTRIDER_DATABASE_URL", &one.url)])?;
+    within(PATIENCE, "a line", || async { relay.out().contains("event_id") }).await.with_context(|| relay.log())?;
+    assert_eq!(relay.stop().await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_source_that_is_down_hides_no_other() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    let text = format!(
+        "[source.a]\nurl = \"postgres://u:canary@127.0.0.1:1/db\"\n[source.b]\nurl = \"{}\"\n[sink.out]\ntype = \"stdout\"\n[[route]]\nsink = \"out\"\n",
+        site.url
+    );
+    let file = site.file("postrider.toml", &text)?.display().to_string();
+    let ran = site.postrider(&["status", "--json", "--config", &file]).await?.failed_with(1)?;
+    let lines = ran.json_lines()?;
+    assert!(lines[0]["error"].is_string() && lines[1]["pending"] == 0, "{ran:?}");
+    assert!(!ran.all().contains("canary"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_shown_is_what_was_written_and_cannot_steer_the_terminal() -> Result<()> {
+    for site in Site::each().await? {
+        let site = site.migrated().await?;
+        let payload = "{\"n\": 12345678901234567890123, \"x\": \"a\\u009b2J\\u202eb\"}";
+        let id = site.postrider(&["enqueue", "-n", "n", "-t", "t", payload]).await?.succeeded()?.out;
+        for arguments in [vec!["dead", "show", id.trim()], vec!["dead", "show", id.trim(), "--json"]] {
+            let shown = site.postrider(&arguments).await?.succeeded()?.out;
+            assert!(shown.contains("12345678901234567890123"), "{shown}");
+            assert!(arguments.len() == 4 || !shown.contains(['\u{9b}', '\u{202e}']), "{shown:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_operator_is_told_what_was_not_done() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    let waiting = site.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?.out;
+    let ran = site.postrider(&["dead", "replay", waiting.trim(), "--yes"]).await?.failed_with(1)?;
+    assert!(ran.out.contains("replayed 0 messages") && ran.err.contains("1 of the ids"), "{ran:?}");
+    let source = site.source().await?;
+    source.run("insert into postrider_migrations (version, name) values (99, 'later')").await?;
+    for command in [vec!["dead", "replay", "--all", "--yes"], vec!["purge", "--older-than", "0s", "--yes"]] {
+        let ran = site.postrider(&command).await?.failed_with(1)?;
+        assert!(ran.err.contains("99"), "{ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_relay_runs_on_a_terminal() -> Result<()> {
+    let site = Site::sqlite().await?;
+    let command =
+        format!("{} run --database-url {} --sink stdout --color always", env!("CARGO_BIN_EXE_postrider"), site.url);
+    let ran = tokio::process::Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .current_dir(site.directory.path())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .await?;
+    assert_eq!(ran.status.code(), Some(1), "the file is missing, and that is all: {ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("is missing"), "{ran:?}");
     Ok(())
 }

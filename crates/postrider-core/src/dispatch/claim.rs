@@ -27,11 +27,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut claimer = Claimer::new(shared.clone());
     let mut failures = shared.pauses();
     while !shared.stop.is_cancelled() {
+        shared.pulse.turned();
         match claimer.round().await {
-            Ok(()) => {
-                shared.pulse.looked();
-                failures = shared.pauses();
-            }
+            Ok(()) => failures = shared.pauses(),
             Err(_) => {
                 let pause = failures.next().unwrap_or_default();
                 shared.unless_stopped(sleep(pause)).await;

@@ -63,7 +63,7 @@ async fn fly(
     let span = publish_span(&batch);
     let outcomes = publish(&shared, &batch).instrument(span).await;
     let took = started.elapsed();
-    shared.pulse.looked();
+    shared.pulse.turned();
     for (message, outcome) in batch.into_iter().zip(outcomes) {
         shared.metrics.published(&outcome, took);
         let costs_attempt = shared.tell_breaker(message.id, &outcome);

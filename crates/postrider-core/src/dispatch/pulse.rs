@@ -15,6 +15,7 @@ pub struct Pulse {
 
 #[derive(Debug)]
 struct Beats {
+    turned: Instant,
     looked: Instant,
     settled: Instant,
     breaker_open: bool,
@@ -25,8 +26,10 @@ struct Beats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signs {
-    /// How long ago it last looked for work with an answer from the database, or a publish ended; or since it was
-    /// built.
+    /// How long ago its loop last went round, whether with success or not, or a publish ended; or since it was built. If
+    /// this is long it is stuck.
+    pub turned: Duration,
+    /// How long ago the database last answered it; or since it was built.
     pub looked: Duration,
     /// How long ago it last settled a message; or since it was built.
     pub settled: Duration,
@@ -39,7 +42,15 @@ pub struct Signs {
 impl Pulse {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { beats: Arc::new(Mutex::new(Beats { looked: now, settled: now, breaker_open: false, stats: None })) }
+        Self {
+            beats: Arc::new(Mutex::new(Beats {
+                turned: now,
+                looked: now,
+                settled: now,
+                breaker_open: false,
+                stats: None,
+            })),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Beats> {
@@ -50,11 +61,16 @@ impl Pulse {
     pub fn signs(&self) -> Signs {
         let beats = self.lock();
         Signs {
+            turned: beats.turned.elapsed(),
             looked: beats.looked.elapsed(),
             settled: beats.settled.elapsed(),
             breaker_open: beats.breaker_open,
             stats: beats.stats.map(|(stats, counted)| (stats, counted.elapsed())),
         }
+    }
+
+    pub(super) fn turned(&self) {
+        self.lock().turned = Instant::now();
     }
 
     pub(super) fn looked(&self) {

@@ -74,7 +74,7 @@ impl Shared {
             let what = format!("{verb} failed: the database did not answer within {limit:?}; it is tried again");
             Err(StoreError::new(StoreErrorKind::Unavailable, what))
         });
-        done.inspect_err(|error| self.metrics.store_failed(verb, error))
+        done.inspect(|_| self.pulse.looked()).inspect_err(|error| self.metrics.store_failed(verb, error))
     }
 
     /// Waits, but not beyond the moment when the dispatcher shall stop.
