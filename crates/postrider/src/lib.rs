@@ -53,10 +53,14 @@
 //! | `memory` | `MemoryStore`, for your tests |
 //! | `sea-orm` | `enqueue` for SeaORM's transactions, on every database whose feature is on |
 //! | `tokio-postgres`, `diesel-async`, `rusqlite` | `enqueue` for the transactions of these drivers |
+//! | `stdout`, `http` | `sinks`: JSON lines on standard output, and webhooks |
+//! | `tls` | TLS to PostgreSQL and MySQL for stores by their URL (`AnyStore`) |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
 //! idempotent.
 
 pub use postrider_core::*;
+#[cfg(any(feature = "stdout", feature = "http"))]
+pub use postrider_sinks as sinks;
 pub use postrider_store::*;

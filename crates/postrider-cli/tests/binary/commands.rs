@@ -382,3 +382,40 @@ async fn a_relay_runs_on_a_terminal() -> Result<()> {
     assert!(String::from_utf8_lossy(&ran.stdout).contains("is missing"), "{ran:?}");
     Ok(())
 }
+
+/// The commands under "With your own database", as a new user types them.
+#[tokio::test]
+async fn the_commands_of_the_readme_bring_out_the_first_event() -> Result<()> {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"))?;
+    let (_, rest) = readme.split_once("## With your own database").context("the section")?;
+    let block = rest.split("```").nth(1).context("its commands")?;
+    let commands = block.lines().filter_map(|line| line.strip_prefix("postrider "));
+    let words = |command: &str| -> Vec<String> {
+        let command = command.split(" #").next().unwrap_or_default().trim_end_matches(['&', ' ']);
+        // The one quoted word is the last one.
+        match command.split_once('\'') {
+            Some((before, quoted)) => {
+                before.split_whitespace().map(str::to_owned).chain([quoted.trim_end_matches('\'').to_owned()]).collect()
+            }
+            None => command.split_whitespace().map(str::to_owned).collect(),
+        }
+    };
+    let site = Site::postgres().await?;
+    let mut relays = Vec::new();
+    for command in commands {
+        let words = words(command);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.split_first() {
+            Some((&"run", rest)) => relays.push(Relay::spawn(rest, &[("POSTRIDER_DATABASE_URL", &site.url)])?),
+            _ => {
+                site.postrider(&words).await?.succeeded()?;
+            }
+        }
+    }
+    let mut relay = relays.pop().context("the relay")?;
+    within(PATIENCE, "the event", || async { relay.out().contains("order.placed") })
+        .await
+        .with_context(|| relay.log())?;
+    assert_eq!(relay.stop().await?, 0);
+    Ok(())
+}
