@@ -107,20 +107,18 @@ fn time(text: &str) -> Result<i64, String> {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    #[command(flatten)]
-    pub target: Target,
     /// Where messages go, instead of the configuration's sinks and routes: `stdout`, or an http(s) address.
     #[arg(long, value_name = "SINK", conflicts_with_all = ["config", "source"])]
     pub sink: Option<String>,
     /// Bring the schema up to date first.
     #[arg(long)]
     pub migrate: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 #[derive(Debug, Args)]
 pub struct Migrate {
-    #[command(flatten)]
-    pub target: Target,
     /// Print the SQL that would be run, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -136,12 +134,12 @@ pub struct Migrate {
     /// With --print-grants, the role of status, dead, purge, audit and doctor.
     #[arg(long, value_name = "ROLE", default_value = "postrider_operator", requires = "print_grants")]
     pub operator: String,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 #[derive(Debug, Args)]
 pub struct Enqueue {
-    #[command(flatten)]
-    pub target: Target,
     /// The producer's namespace.
     #[arg(long, short)]
     pub namespace: String,
@@ -181,6 +179,8 @@ pub struct Enqueue {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
@@ -190,10 +190,6 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 pub struct Status {
-    #[command(flatten)]
-    pub target: Target,
-    #[command(flatten)]
-    pub scope: Scope,
     /// Show it again and again.
     #[arg(long, short)]
     pub watch: bool,
@@ -206,6 +202,10 @@ pub struct Status {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub scope: Scope,
 }
 
 /// Whose messages.
@@ -239,8 +239,6 @@ pub struct Filter {
     /// With these ids.
     #[arg(value_name = "ID")]
     pub ids: Vec<Uuid>,
-    #[command(flatten)]
-    pub scope: Scope,
     /// Of this topic.
     #[arg(long, short, value_name = "NAME")]
     pub topic: Option<String>,
@@ -256,26 +254,26 @@ pub struct Filter {
     /// Whose error contains this text.
     #[arg(long, short, value_name = "TEXT")]
     pub error: Option<String>,
+    #[command(flatten)]
+    pub scope: Scope,
 }
 
 #[derive(Debug, Args)]
 pub struct DeadList {
-    #[command(flatten)]
-    pub target: Target,
-    #[command(flatten)]
-    pub filter: Filter,
     /// The most messages to list.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: usize,
     /// Print JSON lines.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub filter: Filter,
 }
 
 #[derive(Debug, Args)]
 pub struct DeadShow {
-    #[command(flatten)]
-    pub target: Target,
     /// The message.
     pub id: Uuid,
     /// Do not show the payload.
@@ -284,6 +282,8 @@ pub struct DeadShow {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// Whether to act.
@@ -303,15 +303,9 @@ pub struct Consent {
 
 #[derive(Debug, Args)]
 pub struct DeadReplay {
-    #[command(flatten)]
-    pub target: Target,
-    #[command(flatten)]
-    pub filter: Filter,
     /// All dead messages.
     #[arg(long)]
     pub all: bool,
-    #[command(flatten)]
-    pub consent: Consent,
     /// The most messages to put back per second; as fast as it goes unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -321,44 +315,50 @@ pub struct DeadReplay {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct DeadDiscard {
     #[command(flatten)]
     pub target: Target,
     #[command(flatten)]
     pub filter: Filter,
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadDiscard {
     /// All dead messages.
     #[arg(long)]
     pub all: bool,
-    #[command(flatten)]
-    pub consent: Consent,
     /// The most messages to delete.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub filter: Filter,
+    #[command(flatten)]
+    pub consent: Consent,
 }
 
 #[derive(Debug, Args)]
 pub struct Purge {
-    #[command(flatten)]
-    pub target: Target,
-    #[command(flatten)]
-    pub scope: Scope,
     /// Which finished messages.
     #[arg(long, value_enum, default_value = "delivered")]
     pub state: Finished,
     /// Those that finished at least so long ago, such as 7d.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub older_than: Duration,
-    #[command(flatten)]
-    pub consent: Consent,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub scope: Scope,
+    #[command(flatten)]
+    pub consent: Consent,
 }
 
 /// The two ways for a message to be finished.
@@ -370,20 +370,18 @@ pub enum Finished {
 
 #[derive(Debug, Args)]
 pub struct Audit {
-    #[command(flatten)]
-    pub target: Target,
     /// The most entries, the newest first.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u32,
     /// Print JSON lines.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    #[command(flatten)]
-    pub target: Target,
     /// Fail for warnings as well.
     #[arg(long)]
     pub strict: bool,
@@ -393,6 +391,8 @@ pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 #[derive(Debug, Args)]
