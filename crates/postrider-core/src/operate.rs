@@ -152,7 +152,7 @@ pub struct AuditEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Looked at and in order.
+    /// Looked at and in order; or not looked at, see [`Finding::is_examined`].
     Fine,
     /// It works, but will be slow, fragile or surprising.
     Warning,
@@ -173,10 +173,23 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+/// What a finding says first when nothing was looked at.
+const NOT_EXAMINED: &str = "not examined: ";
+
 impl Finding {
     /// All is in order.
     pub fn fine(name: &'static str, what: impl Into<String>) -> Self {
         Self { name, severity: Severity::Fine, what: what.into(), fix: None }
+    }
+
+    /// It could not be looked at, and why. No warning: many checks are for roles that may see more.
+    pub fn not_examined(name: &'static str, why: impl fmt::Display) -> Self {
+        Self::fine(name, format!("{NOT_EXAMINED}{why}"))
+    }
+
+    /// Whether it was looked at. What was not is neither fine nor wrong.
+    pub fn is_examined(&self) -> bool {
+        !self.what.starts_with(NOT_EXAMINED)
     }
 
     /// It works, but not well.

@@ -207,6 +207,11 @@ pub fn all_fine(findings: &[Finding]) {
     assert!(findings.iter().all(|finding| finding.fix.is_none()), "{findings:#?}");
 }
 
+/// The names of the checks that could not be made; each says so first.
+pub fn not_examined(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().filter(|finding| !finding.is_examined()).map(|finding| finding.name).collect()
+}
+
 /// Their names, which scripts may look for.
 pub fn names(findings: &[Finding]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.name).collect()
