@@ -180,6 +180,67 @@ pub(crate) mod column {
     pub const PAYLOAD_BYTES: usize = 18;
 }
 
+/// Makes the functions that read an operator's rows. Databases differ in how ids, keys and times are read, and in nothing
+/// else; each reader takes a row and the number of a column.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+macro_rules! row_readers {
+    ($row:ty { id: $id:path, id_or_null: $id_or_null:path, key: $key:path, time: $time:path, time_or_null: $time_or_null:path }) => {
+        fn number(row: &$row, at: usize) -> Result<u64, sqlx::Error> {
+            row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
+        }
+
+        fn record(row: &$row) -> Result<Record, sqlx::Error> {
+            use crate::operate::column;
+
+            Ok(Record {
+                id: $id(row, column::ID)?,
+                namespace: row.try_get(column::NAMESPACE)?,
+                topic: row.try_get(column::TOPIC)?,
+                key: $key(row, column::KEY)?,
+                tenant_id: $id_or_null(row, column::TENANT)?,
+                dedupe_key: $key(row, column::DEDUPE_KEY)?,
+                state: crate::operate::read_state(row.try_get(column::STATUS)?)?,
+                attempts: row.try_get(column::ATTEMPTS)?,
+                max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+                last_error: row.try_get(column::LAST_ERROR)?,
+                headers: crate::claimed::headers(row.try_get(column::HEADERS)?),
+                payload: None,
+                next_attempt_at_micros: $time(row, column::NEXT_ATTEMPT_AT)?,
+                locked_by: $id_or_null(row, column::LOCKED_BY)?,
+                locked_until_micros: $time_or_null(row, column::LOCKED_UNTIL)?,
+                created_at_micros: $time(row, column::CREATED_AT)?,
+                updated_at_micros: $time(row, column::UPDATED_AT)?,
+                delivered_at_micros: $time_or_null(row, column::DELIVERED_AT)?,
+            })
+        }
+
+        fn with_payload(row: &$row) -> Result<Record, sqlx::Error> {
+            use crate::operate::column;
+            use postrider_core::store::Payload;
+
+            let payload = match row.try_get(column::PAYLOAD_BYTES)? {
+                Some(bytes) => Payload::Bytes(bytes),
+                None => Payload::Json(row.try_get(column::PAYLOAD)?),
+            };
+            Ok(Record { payload: Some(payload), ..record(row)? })
+        }
+
+        /// A line of the audit table, as `audit.sql` has it.
+        fn entry(row: &$row) -> Result<AuditEntry, sqlx::Error> {
+            Ok(AuditEntry {
+                at_micros: $time(row, 0)?,
+                who: row.try_get(1)?,
+                action: row.try_get(2)?,
+                asked: row.try_get(3)?,
+                messages: number(row, 4)?,
+                ids: crate::operate::read_ids(row.try_get(5)?)?,
+            })
+        }
+    };
+}
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) use row_readers;
+
 #[cfg(test)]
 mod tests {
     use super::*;
