@@ -134,6 +134,8 @@ impl Action {
 /// A line of the audit table: one for each call that changed something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
+    /// Its number; a later line has a higher one.
+    pub seq: i64,
     /// When, in microseconds since 1970, on the database's clock.
     pub at_micros: i64,
     /// Who asked for it.
@@ -241,6 +243,11 @@ pub trait Operator: Store {
     /// How many rows [`Store::purge`] would delete, its limit apart.
     async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError>;
 
-    /// The latest lines of the audit table, the newest first.
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
+    /// The latest lines of the audit table, the newest first; never more than [`LARGEST_CHANGE`].
+    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.audit_before(None, limit).await
+    }
+
+    /// The lines of the audit table before the one with this number, the newest first: the next page.
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
 }

@@ -234,6 +234,7 @@ macro_rules! row_readers {
                 asked: row.try_get(3)?,
                 messages: number(row, 4)?,
                 ids: crate::operate::read_ids(row.try_get(5)?)?,
+                seq: row.try_get(6)?,
             })
         }
     };

@@ -94,9 +94,9 @@ impl Operator for MySqlStore {
         self.runner.run("count_purge", &CountingOld { statement, within, older_than: purge.older_than }).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let bind = |bound: &mut Bound| {
-            bound.count(count(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).count(count(cut(limit)));
         };
         let rows = self.runner.run("audit", &Reading { sql: &self.statements.audit, bind }).await?;
         rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()

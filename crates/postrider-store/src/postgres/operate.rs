@@ -118,10 +118,10 @@ impl Operator for PostgresStore {
         self.count("count_purge", sql, arguments).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let arguments = || {
             let mut bound = Bound::default();
-            bound.add(i64::from(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).add(i64::from(cut(limit)));
             bound.finish()
         };
         let rows = self.runner.fetch("audit", &self.statements.audit, arguments).await?;

@@ -147,9 +147,9 @@ impl Operator for SqliteStore {
         self.count("count_purge", sql, bind).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let bind = |bound: &mut Bound, _: i64| {
-            bound.add(i64::from(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).add(i64::from(cut(limit)));
         };
         let rows = self.runner.read("audit", &self.runner.statements.audit, bind).await?;
         rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()
