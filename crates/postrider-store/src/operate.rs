@@ -7,12 +7,14 @@ use postrider_core::operate::{Action, Change, Filter, LARGEST_CHANGE, Position, 
 use postrider_core::state::State;
 use postrider_core::store::{Finished, Purge, Scope, StoreError, StoreErrorKind};
 use serde_json::{Map, Value, json};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", test))]
 use uuid::Uuid;
 
 /// The longest name of who asked, in bytes.
 const LONGEST_WHO: usize = 200;
 
 /// The last microsecond of the year 9999; no database has a message from after it.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 const LAST_MICRO: i64 = 253_402_300_799_999_999;
 
 /// What "lately" means in an overview. Databases with a clock of their own have it in their SQL.
@@ -121,12 +123,14 @@ pub(crate) fn cut(limit: u32) -> u32 {
 
 /// The times between which the wanted messages died, from the first, which is meant, to the second, which is not; kept
 /// within what every database can compare with.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn between(filter: &Filter, after: Option<Position>) -> (Option<i64>, Option<i64>) {
     let since = filter.since_micros.into_iter().chain(after.map(|position| position.updated_at_micros)).max();
     (since.map(within), filter.until_micros.map(within))
 }
 
 /// A time that every database can compare with.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn within(micros: i64) -> i64 {
     micros.clamp(0, LAST_MICRO)
 }
