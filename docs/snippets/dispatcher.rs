@@ -64,7 +64,8 @@ impl Sink for Batches {
 }
 
 async fn behind_pgbouncer(options: PgConnectOptions) -> Result<PostgresStore, sqlx::Error> {
-    let pool = PgPoolOptions::new().connect_with(options.statement_cache_capacity(0)).await?;
+    let options = options.statement_cache_capacity(0).extra_float_digits(None);
+    let pool = PgPoolOptions::new().connect_with(options).await?;
     Ok(PostgresStore::new(pool, Names::default()).behind_pooler(true))
 }
 

@@ -134,6 +134,8 @@ impl Action {
 /// A line of the audit table: one for each call that changed something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
+    /// Its number; a later line has a higher one.
+    pub seq: i64,
     /// When, in microseconds since 1970, on the database's clock.
     pub at_micros: i64,
     /// Who asked for it.
@@ -152,7 +154,7 @@ pub struct AuditEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Looked at and in order.
+    /// Looked at and in order; or not looked at, see [`Finding::is_examined`].
     Fine,
     /// It works, but will be slow, fragile or surprising.
     Warning,
@@ -173,10 +175,23 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+/// What a finding says first when nothing was looked at.
+const NOT_EXAMINED: &str = "not examined: ";
+
 impl Finding {
     /// All is in order.
     pub fn fine(name: &'static str, what: impl Into<String>) -> Self {
         Self { name, severity: Severity::Fine, what: what.into(), fix: None }
+    }
+
+    /// It could not be looked at, and why. No warning: many checks are for roles that may see more.
+    pub fn not_examined(name: &'static str, why: impl fmt::Display) -> Self {
+        Self::fine(name, format!("{NOT_EXAMINED}{why}"))
+    }
+
+    /// Whether it was looked at. What was not is neither fine nor wrong.
+    pub fn is_examined(&self) -> bool {
+        !self.what.starts_with(NOT_EXAMINED)
     }
 
     /// It works, but not well.
@@ -228,6 +243,11 @@ pub trait Operator: Store {
     /// How many rows [`Store::purge`] would delete, its limit apart.
     async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError>;
 
-    /// The latest lines of the audit table, the newest first.
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
+    /// The latest lines of the audit table, the newest first; never more than [`LARGEST_CHANGE`].
+    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.audit_before(None, limit).await
+    }
+
+    /// The lines of the audit table before the one with this number, the newest first: the next page.
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
 }

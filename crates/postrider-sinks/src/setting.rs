@@ -1,5 +1,6 @@
 //! Values in a configuration that are more than text: lengths of time with a unit, and secrets.
 
+use std::env::VarError;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -166,7 +167,10 @@ impl<'de> Visitor<'de> for SecretVisitor {
             return Err(A::Error::custom(HOW));
         };
         let read = match place.as_str() {
-            "env" => std::env::var(&name).map_err(|_| format!("the variable{} is not set; set it", shown(&name))),
+            "env" => std::env::var(&name).map_err(|error| match error {
+                VarError::NotPresent => format!("the variable{} is not set; set it", shown(&name)),
+                VarError::NotUnicode(_) => format!("the variable{} is not Unicode; set it to UTF-8", shown(&name)),
+            }),
             "file" => std::fs::read_to_string(PathBuf::from(&name))
                 .map_err(|error| format!("the file{} cannot be read: {}", shown(&name), error)),
             _ => Err(HOW.to_owned()),

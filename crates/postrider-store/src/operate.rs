@@ -7,12 +7,14 @@ use postrider_core::operate::{Action, Change, Filter, LARGEST_CHANGE, Position, 
 use postrider_core::state::State;
 use postrider_core::store::{Finished, Purge, Scope, StoreError, StoreErrorKind};
 use serde_json::{Map, Value, json};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", test))]
 use uuid::Uuid;
 
 /// The longest name of who asked, in bytes.
 const LONGEST_WHO: usize = 200;
 
 /// The last microsecond of the year 9999; no database has a message from after it.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 const LAST_MICRO: i64 = 253_402_300_799_999_999;
 
 /// What "lately" means in an overview. Databases with a clock of their own have it in their SQL.
@@ -121,12 +123,14 @@ pub(crate) fn cut(limit: u32) -> u32 {
 
 /// The times between which the wanted messages died, from the first, which is meant, to the second, which is not; kept
 /// within what every database can compare with.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn between(filter: &Filter, after: Option<Position>) -> (Option<i64>, Option<i64>) {
     let since = filter.since_micros.into_iter().chain(after.map(|position| position.updated_at_micros)).max();
     (since.map(within), filter.until_micros.map(within))
 }
 
 /// A time that every database can compare with.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn within(micros: i64) -> i64 {
     micros.clamp(0, LAST_MICRO)
 }
@@ -179,6 +183,68 @@ pub(crate) mod column {
     pub const PAYLOAD: usize = 17;
     pub const PAYLOAD_BYTES: usize = 18;
 }
+
+/// Makes the functions that read an operator's rows. Databases differ in how ids, keys and times are read, and in nothing
+/// else; each reader takes a row and the number of a column.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+macro_rules! row_readers {
+    ($row:ty { id: $id:path, id_or_null: $id_or_null:path, key: $key:path, time: $time:path, time_or_null: $time_or_null:path }) => {
+        fn number(row: &$row, at: usize) -> Result<u64, sqlx::Error> {
+            row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
+        }
+
+        fn record(row: &$row) -> Result<Record, sqlx::Error> {
+            use crate::operate::column;
+
+            Ok(Record {
+                id: $id(row, column::ID)?,
+                namespace: row.try_get(column::NAMESPACE)?,
+                topic: row.try_get(column::TOPIC)?,
+                key: $key(row, column::KEY)?,
+                tenant_id: $id_or_null(row, column::TENANT)?,
+                dedupe_key: $key(row, column::DEDUPE_KEY)?,
+                state: crate::operate::read_state(row.try_get(column::STATUS)?)?,
+                attempts: row.try_get(column::ATTEMPTS)?,
+                max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+                last_error: row.try_get(column::LAST_ERROR)?,
+                headers: crate::claimed::headers(row.try_get(column::HEADERS)?),
+                payload: None,
+                next_attempt_at_micros: $time(row, column::NEXT_ATTEMPT_AT)?,
+                locked_by: $id_or_null(row, column::LOCKED_BY)?,
+                locked_until_micros: $time_or_null(row, column::LOCKED_UNTIL)?,
+                created_at_micros: $time(row, column::CREATED_AT)?,
+                updated_at_micros: $time(row, column::UPDATED_AT)?,
+                delivered_at_micros: $time_or_null(row, column::DELIVERED_AT)?,
+            })
+        }
+
+        fn with_payload(row: &$row) -> Result<Record, sqlx::Error> {
+            use crate::operate::column;
+            use postrider_core::store::Payload;
+
+            let payload = match row.try_get(column::PAYLOAD_BYTES)? {
+                Some(bytes) => Payload::Bytes(bytes),
+                None => Payload::Json(row.try_get(column::PAYLOAD)?),
+            };
+            Ok(Record { payload: Some(payload), ..record(row)? })
+        }
+
+        /// A line of the audit table, as `audit.sql` has it.
+        fn entry(row: &$row) -> Result<AuditEntry, sqlx::Error> {
+            Ok(AuditEntry {
+                at_micros: $time(row, 0)?,
+                who: row.try_get(1)?,
+                action: row.try_get(2)?,
+                asked: row.try_get(3)?,
+                messages: number(row, 4)?,
+                ids: crate::operate::read_ids(row.try_get(5)?)?,
+                seq: row.try_get(6)?,
+            })
+        }
+    };
+}
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) use row_readers;
 
 #[cfg(test)]
 mod tests {

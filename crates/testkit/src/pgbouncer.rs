@@ -4,7 +4,8 @@
 //! everybody in as `postgres`, and is gone with the test process however that ends. Fails when PgBouncer is not
 //! installed (the error names the package), and with its log when it does not start.
 //!
-//! Debian's PgBouncer (1.18) does not follow prepared statements: each transaction may meet another server connection.
+//! It refuses the start-up parameters that a pooler out of the box refuses: sqlx clients connect with
+//! `extra_float_digits(None)`. Debian's PgBouncer (1.18) does not follow prepared statements: each transaction may meet another server connection.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -90,8 +91,7 @@ fn configuration(port: u16, upstream: u16) -> String {
          pool_mode = transaction\n\
          default_pool_size = {POOL_SIZE}\n\
          max_client_conn = 300\n\
-         server_idle_timeout = 2\n\
-         ignore_startup_parameters = extra_float_digits\n"
+         server_idle_timeout = 2\n"
     )
 }
 

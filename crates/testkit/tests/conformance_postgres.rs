@@ -36,7 +36,8 @@ async fn pooler() -> &'static PgBouncer {
 
 async fn pooled(database: &Database) -> PgPool {
     let url = database.url_via(pooler().await.port());
-    let options = PgConnectOptions::from_str(&url).expect("a good address").statement_cache_capacity(0);
+    let options =
+        PgConnectOptions::from_str(&url).expect("a good address").statement_cache_capacity(0).extra_float_digits(None);
     PgPoolOptions::new().max_connections(20).connect_with(options).await.expect("the pooler answers")
 }
 

@@ -398,6 +398,7 @@ async fn the_documented_privileges_are_enough() -> Result<()> {
         async move { if message.attempts == 1 { Err(PublishError::retry("again")) } else { Ok(()) } }
     });
     let store = PostgresStore::new(relay, Names::default());
+    assert!(store.pending().await?.is_empty(), "a relay looks at the schema before it starts");
     let stop = CancellationToken::new();
     let dispatcher = Dispatcher::builder(store.clone(), sink)
         .backoff(Duration::from_millis(1), Duration::from_millis(1))

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sqlx::{Connection, Executor, PgConnection, PgPool};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
 use testkit::{Database, Mode, PgBouncer, Postgres, Proxy, Signal, Worker, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -112,7 +113,9 @@ async fn pgbouncer_answers_and_shares_server_connections_between_clients() -> Re
     let bouncer = PgBouncer::start(postgres, database.name()).await?;
     let mut clients = Vec::new();
     for _ in 0..8 {
-        let mut client = PgConnection::connect(&bouncer.url()).await?;
+        // as a pooler refuses start-up parameters that it does not know
+        let options: PgConnectOptions = bouncer.url().parse()?;
+        let mut client = options.extra_float_digits(None).connect().await?;
         sqlx::raw_sql("select 1").execute(&mut client).await?;
         clients.push(client);
     }

@@ -1,5 +1,7 @@
 //! Which database an address is for.
 
+use std::path::PathBuf;
+
 use url::Url;
 
 /// The databases that an outbox can be in.
@@ -14,6 +16,8 @@ pub enum Database {
 }
 
 const WRITE: &str = "write postgres://…, mysql://… or sqlite:path";
+
+const ENCODE: &str = "percent-encode special characters of the user's name and password";
 
 impl Database {
     /// The database of an address. The error never holds more of the address than its scheme.
@@ -32,10 +36,9 @@ impl Database {
         };
         match Url::parse(url) {
             _ if !rest.starts_with("//") => Err(format!("{scheme}: is not followed by //; {WRITE}")),
+            Ok(url) if url.fragment().is_some() => Err(format!("it has a # in it, which ends an address; {ENCODE}")),
             Ok(_) => Ok(database),
-            Err(error) => Err(format!(
-                "it is not a valid address ({error}); percent-encode special characters of the user's name and password"
-            )),
+            Err(error) => Err(format!("it is not a valid address ({error}); {ENCODE}")),
         }
     }
 }
@@ -44,6 +47,30 @@ impl Database {
 pub fn is_without_secret(url: &str) -> bool {
     let is_password = |key: &str| key.to_ascii_lowercase().contains("pass");
     Url::parse(url).is_ok_and(|url| url.password().is_none() && !url.query_pairs().any(|(key, _)| is_password(&key)))
+}
+
+/// Whether two addresses lead to one database, as far as they tell: a file has many paths, and two schemes another name.
+pub fn is_same(one: &str, other: &str) -> bool {
+    match (file_of(one), file_of(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => with_usual_scheme(one) == with_usual_scheme(other),
+        _ => false,
+    }
+}
+
+/// The file of an SQLite address, from the root. Links are not followed.
+fn file_of(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    Some(std::path::absolute(path).unwrap_or_else(|_| path.into()))
+}
+
+fn with_usual_scheme(url: &str) -> (&str, &str) {
+    match url.split_once(':').unwrap_or(("", url)) {
+        ("postgresql", rest) => ("postgres", rest),
+        ("mariadb", rest) => ("mysql", rest),
+        written => written,
+    }
 }
 
 fn is_scheme(text: &str) -> bool {

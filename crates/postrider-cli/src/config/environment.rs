@@ -1,5 +1,7 @@
 //! Environment variables: `POSTRIDER__SOURCE__SHOP__LEASE=1m` sets `source.shop.lease`, whatever the file says.
 
+use std::ffi::OsString;
+
 use super::problem::{Findings, KeyPath, Origin, Step};
 use super::shape::{Leaf, Shape, TYPE, nearest};
 use super::tree::{Entry, Node, Table, Value, parse_value};
@@ -7,10 +9,23 @@ use super::tree::{Entry, Node, Table, Value, parse_value};
 /// What the names of our variables begin with. `POSTRIDER_TEST_…`, with one underscore, is none of our business.
 pub const PREFIX: &str = "POSTRIDER__";
 const SEPARATOR: &str = "__";
+/// It is never guessed at: another password would be used, or another key set, than was meant.
+const NOT_UNICODE: &str = "its name or value is not Unicode; set it to text in UTF-8";
 
-/// The variables of this process. A name or value that is not Unicode is read as well as it can be.
-pub fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+/// The name of a variable, and its value unless one of the two is not Unicode.
+pub type Variable = (String, Option<String>);
+
+/// The variables of this process.
+pub fn environment() -> impl Iterator<Item = Variable> {
+    std::env::vars_os().map(read)
+}
+
+/// A name that is not Unicode is read as well as it can be, to be told.
+pub(super) fn read((name, value): (OsString, OsString)) -> Variable {
+    match name.into_string() {
+        Ok(name) => (name, value.into_string().ok()),
+        Err(name) => (name.to_string_lossy().into_owned(), None),
+    }
 }
 
 /// Whether a variable is about a source.
@@ -20,13 +35,8 @@ pub fn is_of_source(name: &str) -> bool {
 }
 
 /// Writes the variables into the tree.
-pub fn apply(
-    tree: &mut Node,
-    shape: &Shape,
-    variables: impl Iterator<Item = (String, String)>,
-    findings: &mut Findings,
-) {
-    let ours = |(name, value): (String, String)| {
+pub fn apply(tree: &mut Node, shape: &Shape, variables: impl Iterator<Item = Variable>, findings: &mut Findings) {
+    let ours = |(name, value): Variable| {
         let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
         let segments: Vec<String> = rest.split(SEPARATOR).map(str::to_ascii_lowercase).collect();
         prefix.eq_ignore_ascii_case(PREFIX).then_some((segments, name, value))
@@ -39,9 +49,10 @@ pub fn apply(
     });
     for (segments, name, value) in variables {
         let origin = Origin::Variable(name.as_str().into());
-        match resolve(tree, shape, &segments) {
-            Ok(target) => write(tree, target, &value, &origin, findings),
-            Err(unknown) => findings.add(&origin, KeyPath::default(), &unknown.said(&segments)),
+        match (resolve(tree, shape, &segments), value) {
+            (Ok(target), Some(value)) => write(tree, target, &value, &origin, findings),
+            (Ok(target), None) => findings.add(&origin, target.path, NOT_UNICODE),
+            (Err(unknown), _) => findings.add(&origin, KeyPath::default(), &unknown.said(&segments)),
         }
     }
 }

@@ -34,6 +34,7 @@ pub use reference::{example, reference};
 pub use sink::Sink;
 
 use check::{Declared, check};
+use environment::Variable;
 use problem::{Findings, Origin, Step};
 use shape::Shape;
 use tree::Node;
@@ -50,7 +51,7 @@ pub struct Loaded {
 static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<Config>);
 
 /// Reads the file, if there is one, and the variables, which override it.
-pub fn load(path: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, Refused> {
+pub fn load(path: Option<&Path>, environment: impl Iterator<Item = Variable>) -> Result<Loaded, Refused> {
     let Some(path) = path else { return load_text("the environment", "", false, environment) };
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| {
@@ -96,7 +97,7 @@ fn load_text(
     name: &str,
     text: &str,
     open_to_others: bool,
-    environment: impl Iterator<Item = (String, String)>,
+    environment: impl Iterator<Item = Variable>,
 ) -> Result<Loaded, Refused> {
     let (mut refused, mut warned) = (Findings::new(name, text), Findings::new(name, text));
     let mut tree = tree::parse(text, &mut refused);
@@ -129,7 +130,7 @@ fn warn_of_secrets(tree: &Node, shape: &Shape, warned: &mut Findings) {
 }
 
 /// The configuration that variables alone make, unchecked.
-fn read_variables(environment: impl Iterator<Item = (String, String)>, refused: &mut Findings) -> (Node, Config) {
+fn read_variables(environment: impl Iterator<Item = Variable>, refused: &mut Findings) -> (Node, Config) {
     let mut tree = Node::empty(Origin::Whole);
     environment::apply(&mut tree, &SHAPE, environment, refused);
     read::prune(&mut tree, &SHAPE, refused);
@@ -138,7 +139,7 @@ fn read_variables(environment: impl Iterator<Item = (String, String)>, refused: 
 }
 
 /// The admin endpoint of a relay that runs without a file.
-pub fn admin_of(environment: impl Iterator<Item = (String, String)>) -> Result<Admin, Refused> {
+pub fn admin_of(environment: impl Iterator<Item = Variable>) -> Result<Admin, Refused> {
     let mut refused = Findings::new("the environment", "");
     let (_, config) = read_variables(environment, &mut refused);
     if refused.is_empty() { Ok(config.admin) } else { Err(refused.refused()) }
@@ -149,7 +150,7 @@ pub fn admin_of(environment: impl Iterator<Item = (String, String)>) -> Result<A
 pub fn from_flags(
     database_url: Secret,
     sink: &str,
-    environment: impl Iterator<Item = (String, String)>,
+    environment: impl Iterator<Item = Variable>,
 ) -> Result<Loaded, Refused> {
     const PLACE: &str = "the command line";
     const NAME: &str = "default";

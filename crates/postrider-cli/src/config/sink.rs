@@ -33,11 +33,11 @@ impl Sink {
         vec![Self::Stdout(StdoutConfig::default()), Self::Http(HttpConfig::default())]
     }
 
-    /// Whether its settings can work; the error names the one that cannot.
-    pub fn check(&self) -> Result<(), ConfigProblem> {
+    /// All settings that cannot work.
+    pub fn problems(&self) -> Vec<ConfigProblem> {
         match self {
-            Self::Stdout(_) => Ok(()),
-            Self::Http(http) => http.check(),
+            Self::Stdout(_) => Vec::new(),
+            Self::Http(http) => http.problems(),
         }
     }
 

@@ -60,19 +60,25 @@ pub(super) struct AllowList(Vec<IpNet>);
 
 impl AllowList {
     pub(super) fn new(texts: &[String]) -> Result<Self, ConfigProblem> {
-        let nets = texts.iter().enumerate().map(|(at, text)| {
-            let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            net.map_err(|_| {
-                let what = "it is no network; write an address with or without a prefix length, such as 10.1.0.0/16";
-                ConfigProblem::new(format!("allow_addresses[{at}]"), what)
-            })
-        });
-        Ok(Self(nets.collect::<Result<_, _>>()?))
+        texts.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// All that is wrong with the networks.
+    pub(super) fn problems(texts: &[String]) -> Vec<ConfigProblem> {
+        texts.iter().enumerate().filter_map(|text| read(text).err()).collect()
     }
 
     fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|net| net.contains(&address))
     }
+}
+
+fn read((at, text): (usize, &String)) -> Result<IpNet, ConfigProblem> {
+    let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    net.map_err(|_| {
+        let what = "it is no network; write an address with or without a prefix length, such as 10.1.0.0/16";
+        ConfigProblem::new(format!("allow_addresses[{at}]"), what)
+    })
 }
 
 /// What may be connected to.

@@ -127,17 +127,24 @@ const LARGEST_RESPONSE: usize = 16 * 1024 * 1024;
 const LARGEST_CONCURRENCY: usize = 1_024;
 
 impl HttpConfig {
-    /// Checks every field on its own and with the others. It reads no file and connects to nothing.
+    /// Checks every field on its own and with the others, and answers the first problem. It reads no file and connects to
+    /// nothing.
     pub fn check(&self) -> Result<(), ConfigProblem> {
-        Source::new(&self.source)?;
-        Signer::new(&self.signing_keys)?;
-        AllowList::new(&self.allow_addresses)?;
-        self.check_headers()?;
-        self.check_times()?;
-        self.check_statuses()?;
-        within("response_limit", self.response_limit, 0, LARGEST_RESPONSE)?;
-        within("concurrency", self.concurrency, 1, LARGEST_CONCURRENCY)?;
-        within("breaker_failures", self.breaker_failures as usize, 1, 1_000_000)
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All that [`check`](Self::check) finds.
+    pub fn problems(&self) -> Vec<ConfigProblem> {
+        let mut found = Vec::from_iter(Source::new(&self.source).err());
+        found.extend(Signer::problems(&self.signing_keys));
+        found.extend(AllowList::problems(&self.allow_addresses));
+        found.extend(self.header_problems());
+        found.extend(self.time_problems());
+        found.extend(self.status_problems());
+        found.extend(outside("response_limit", self.response_limit, 0, LARGEST_RESPONSE));
+        found.extend(outside("concurrency", self.concurrency, 1, LARGEST_CONCURRENCY));
+        found.extend(outside("breaker_failures", self.breaker_failures as usize, 1, 1_000_000));
+        found
     }
 
     /// Checks a route's destination against these settings. It connects to nothing and looks nothing up.
@@ -159,78 +166,75 @@ impl HttpConfig {
         }
     }
 
-    fn check_headers(&self) -> Result<(), ConfigProblem> {
+    fn header_problems(&self) -> Vec<ConfigProblem> {
+        let mut found = Vec::new();
         if self.user_agent.is_empty() || HeaderValue::from_str(&self.user_agent).is_err() {
-            return Err(ConfigProblem::new("user_agent", "it is empty or no header value; use printable ASCII"));
+            found.push(ConfigProblem::new("user_agent", "it is empty or no header value; use printable ASCII"));
         }
         let mut seen = HashSet::new();
         for (name, value) in &self.headers {
-            let field = || format!("headers.{}", name.escape_default());
-            let parsed = HeaderName::from_bytes(name.as_bytes());
-            let parsed = parsed.map_err(|_| ConfigProblem::new(field(), "it is no header name; use a token"))?;
-            if is_ours(&parsed) {
-                return Err(ConfigProblem::new(
-                    field(),
-                    "this header is set by Postrider or by HTTP itself; remove it",
-                ));
-            }
-            if HeaderValue::from_str(value.expose()).is_err() {
-                return Err(ConfigProblem::new(field(), "its value is no header value; use printable ASCII"));
-            }
-            if !seen.insert(parsed) {
-                return Err(ConfigProblem::new(field(), "it is given twice; header names have no case"));
-            }
+            let what = match HeaderName::from_bytes(name.as_bytes()) {
+                Err(_) => "it is no header name; use a token",
+                Ok(name) if is_ours(&name) => "this header is set by Postrider or by HTTP itself; remove it",
+                Ok(_) if HeaderValue::from_str(value.expose()).is_err() => {
+                    "its value is no header value; use printable ASCII"
+                }
+                Ok(name) if !seen.insert(name.clone()) => "it is given twice; header names have no case",
+                Ok(_) => continue,
+            };
+            found.push(ConfigProblem::new(format!("headers.{}", name.escape_default()), what));
         }
-        Ok(())
+        found
     }
 
-    fn check_times(&self) -> Result<(), ConfigProblem> {
-        for (field, time) in [
+    fn time_problems(&self) -> Vec<ConfigProblem> {
+        let alone = [
             ("connect_timeout", self.connect_timeout),
             ("timeout", self.timeout),
             ("breaker_first_pause", self.breaker_first_pause),
             ("breaker_longest_pause", self.breaker_longest_pause),
-        ] {
-            if time.is_zero() || time > LONGEST {
-                return Err(ConfigProblem::new(field, "it must be longer than nothing and at most one hour"));
-            }
-        }
+        ];
+        let bad = alone.into_iter().filter(|(_, time)| time.is_zero() || *time > LONGEST);
+        let what = "it must be longer than nothing and at most one hour";
+        let mut found: Vec<_> = bad.map(|(field, _)| ConfigProblem::new(field, what)).collect();
         if self.patience > LONGEST {
-            return Err(ConfigProblem::new("patience", "it must be at most one hour"));
+            found.push(ConfigProblem::new("patience", "it must be at most one hour"));
+        }
+        // Times are compared with each other once each can be right.
+        if !found.is_empty() {
+            return found;
         }
         if self.connect_timeout > self.timeout {
             let what = "it is longer than timeout, which covers the whole request; make it shorter";
-            return Err(ConfigProblem::new("connect_timeout", what));
+            found.push(ConfigProblem::new("connect_timeout", what));
         }
         if self.breaker_first_pause > self.breaker_longest_pause {
-            return Err(ConfigProblem::new("breaker_first_pause", "it is longer than breaker_longest_pause"));
+            found.push(ConfigProblem::new("breaker_first_pause", "it is longer than breaker_longest_pause"));
         }
-        Ok(())
+        found
     }
 
-    fn check_statuses(&self) -> Result<(), ConfigProblem> {
-        let mut seen = BTreeMap::new();
+    fn status_problems(&self) -> Vec<ConfigProblem> {
+        let (mut found, mut seen) = (Vec::new(), BTreeMap::new());
         for (field, statuses) in [
             ("duplicate_statuses", &self.duplicate_statuses),
             ("reject_statuses", &self.reject_statuses),
             ("retry_statuses", &self.retry_statuses),
         ] {
             for status in statuses {
-                within(field, usize::from(*status), 300, 599)?;
+                found.extend(outside(field, usize::from(*status), 300, 599));
                 if let Some(other) = seen.insert(*status, field).filter(|other| *other != field) {
-                    return Err(ConfigProblem::new(field, format!("{status} is in {other} as well; choose one")));
+                    found.push(ConfigProblem::new(field, format!("{status} is in {other} as well; choose one")));
                 }
             }
         }
-        Ok(())
+        found
     }
 }
 
-fn within(field: &'static str, given: usize, least: usize, most: usize) -> Result<(), ConfigProblem> {
-    match (least..=most).contains(&given) {
-        true => Ok(()),
-        false => Err(ConfigProblem::new(field, format!("{given} is not from {least} to {most}"))),
-    }
+fn outside(field: &'static str, given: usize, least: usize, most: usize) -> Option<ConfigProblem> {
+    let what = || format!("{given} is not from {least} to {most}");
+    (!(least..=most).contains(&given)).then(|| ConfigProblem::new(field, what()))
 }
 
 #[cfg(test)]
@@ -270,6 +274,32 @@ mod tests {
         let twice = ["Authorization", "authorization"].map(|name| (name.to_owned(), Secret::new("v")));
         assert_eq!(problem(|c| c.headers = twice.into()), "headers.authorization");
         assert_eq!(problem(|c| c.headers = [("x".to_owned(), Secret::new("a\r\nb"))].into()), "headers.x");
+    }
+
+    #[test]
+    fn every_problem_is_found_at_once() {
+        let config = HttpConfig {
+            source: "not a uri".into(),
+            signing_keys: vec![Secret::new("x"), Secret::new("y")],
+            allow_addresses: vec!["x".into(), "10.0.0.0/8".into(), "y".into()],
+            user_agent: String::new(),
+            headers: ["host", "te"].map(|name| (name.to_owned(), Secret::new("v"))).into(),
+            timeout: Duration::ZERO,
+            patience: LONGEST * 2,
+            retry_statuses: vec![200, 404],
+            reject_statuses: vec![404, 700],
+            concurrency: 0,
+            ..HttpConfig::default()
+        };
+        let fields: Vec<String> = config.problems().into_iter().map(|problem| problem.field).collect();
+        #[rustfmt::skip]
+        let expected = [
+            "source", "signing_keys[0]", "signing_keys[1]", "allow_addresses[0]", "allow_addresses[2]", "user_agent",
+            "headers.host", "headers.te", "timeout", "patience", "reject_statuses", "retry_statuses", "retry_statuses",
+            "concurrency",
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(HttpConfig::default().problems(), []);
     }
 
     #[test]

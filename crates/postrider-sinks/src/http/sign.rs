@@ -27,22 +27,19 @@ impl fmt::Debug for Signer {
 
 impl Signer {
     pub(super) fn new(keys: &[Secret]) -> Result<Self, ConfigProblem> {
-        if keys.len() > MOST_KEYS {
-            return Err(ConfigProblem::new(
-                "signing_keys",
-                format!("there are more than {MOST_KEYS}; remove old ones"),
-            ));
+        match Self::problems(keys).into_iter().next() {
+            Some(problem) => Err(problem),
+            None => keys.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self),
         }
-        let read = |(at, key): (usize, &Secret)| {
-            let decoded = key.expose().strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok());
-            let decoded = decoded.map(Zeroizing::new).filter(|bytes| (24..=64).contains(&bytes.len()));
-            decoded.ok_or_else(|| {
-                let what = "it is no signing key; write whsec_ and 24 to 64 random bytes in base64, for example from: \
-                            echo whsec_$(openssl rand -base64 32)";
-                ConfigProblem::new(format!("signing_keys[{at}]"), what)
-            })
-        };
-        keys.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// All that is wrong with the keys.
+    pub(super) fn problems(keys: &[Secret]) -> Vec<ConfigProblem> {
+        if keys.len() > MOST_KEYS {
+            let what = format!("there are more than {MOST_KEYS}; remove old ones");
+            return vec![ConfigProblem::new("signing_keys", what)];
+        }
+        keys.iter().enumerate().filter_map(|key| read(key).err()).collect()
     }
 
     /// The value of `webhook-signature`, or nothing if there is no key.
@@ -57,6 +54,16 @@ impl Signer {
         let signatures: Vec<String> = signatures.collect();
         (!signatures.is_empty()).then(|| signatures.join(" "))
     }
+}
+
+fn read((at, key): (usize, &Secret)) -> Result<Zeroizing<Vec<u8>>, ConfigProblem> {
+    let decoded = key.expose().strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok());
+    let decoded = decoded.map(Zeroizing::new).filter(|bytes| (24..=64).contains(&bytes.len()));
+    decoded.ok_or_else(|| {
+        let what = "it is no signing key; write whsec_ and 24 to 64 random bytes in base64, for example from: \
+                    echo whsec_$(openssl rand -base64 32)";
+        ConfigProblem::new(format!("signing_keys[{at}]"), what)
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use crate::names::Names;
 /// The schemes that are known, for an error.
 const KNOWN: &str = "postgres://, postgresql://, mysql://, mariadb:// and sqlite:";
 
+/// What is forgotten most often.
+const ENCODED: &str = "with special characters of user names and passwords (such as @ / # ?) percent-encoded";
+
 /// How an outbox is connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connect {
@@ -59,16 +62,19 @@ pub(super) async fn open(url: &str, options: &Connect) -> Result<AnyStore, Store
 #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
 fn read(url: &str, example: &str, parameters: &[&str]) -> Result<Url, StoreError> {
     let url = Url::parse(url).map_err(|error| {
-        refused(format!(
-            "the database's URL cannot be read: {error}; write it like {example}, with special characters of the password percent-encoded"
-        ))
+        refused(format!("the database's URL cannot be read: {error}; write it like {example}, {ENCODED}"))
     })?;
+    if url.fragment().is_some() {
+        return Err(refused(format!(
+            "the database's URL has a # in it, which ends it; write it like {example}, {ENCODED}"
+        )));
+    }
     let known =
         |key: &str| parameters.contains(&key) || (parameters.contains(&"options") && key.starts_with("options["));
     match url.query_pairs().all(|(key, _)| known(&key)) {
         true => Ok(url),
         false => Err(refused(format!(
-            "the database's URL has a parameter that is not known; known are {}",
+            "the database's URL has a parameter that is not known; known are {}; {ENCODED}",
             parameters.join(", ")
         ))),
     }
@@ -101,7 +107,9 @@ fn postgres(url: &str, options: &Connect) -> Result<AnyStore, StoreError> {
     ];
     let url = read(url, EXAMPLE, &PARAMETERS)?;
     let mut server = PgConnectOptions::from_url(&url).map_err(|_| bad_value(EXAMPLE))?;
-    server = server.application_name(&options.application_name);
+    // A pooler refuses a start-up parameter that it does not know. The driver sends this one for floating-point numbers as
+    // text, which no statement of ours reads.
+    server = server.application_name(&options.application_name).extra_float_digits(None);
     if options.behind_pooler {
         server = server.statement_cache_capacity(0);
     }

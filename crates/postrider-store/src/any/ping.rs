@@ -14,13 +14,14 @@ pub(super) fn file_is_missing() -> StoreError {
 
 #[cfg(feature = "postgres")]
 pub(super) async fn postgres(pool: &sqlx::PgPool) -> Result<(), StoreError> {
-    use crate::postgres::{is_login, sqlstate};
+    use crate::postgres::{PROTOCOL, is_login, sqlstate};
 
     let options = pool.connect_options();
     let attempt = attempt(options.as_ref());
     limited(pool.options().get_acquire_timeout(), attempt, |error| match sqlstate(error).as_deref() {
         Some(state) if is_login(state) => Answer::Login,
         Some("3D000") => Answer::NoDatabase,
+        Some(PROTOCOL) => Answer::Parameter,
         Some(state) => Answer::Other(state.to_owned()),
         None => Answer::Nothing,
     })
@@ -63,6 +64,7 @@ pub(super) async fn sqlite(pool: &sqlx::SqlitePool) -> Result<(), StoreError> {
 enum Answer {
     Login,
     NoDatabase,
+    Parameter,
     Other(String),
     Nothing,
 }
@@ -110,6 +112,10 @@ fn explain(answer: Answer, error: sqlx::Error) -> StoreError {
         (Answer::NoDatabase, _) => {
             StoreError::new(Refused, "the server has no database of that name; create it, or correct the URL")
         }
+        (Answer::Parameter, _) => StoreError::new(
+            Refused,
+            "the server, or rather a pooler in front of it, refused how the connection begins (08P01), most likely because of a start-up parameter that it does not know; take `options` out of the URL, or name the parameter in ignore_startup_parameters of PgBouncer, whose log tells it",
+        ),
         (Answer::Other(code), _) => {
             StoreError::new(Unavailable, format!("the database answered {code} and let nobody in; see its log"))
         }
@@ -118,7 +124,7 @@ fn explain(answer: Answer, error: sqlx::Error) -> StoreError {
         (_, sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => no_tls().with_source(error),
         (_, sqlx::Error::Io(error)) => StoreError::new(
             Unavailable,
-            "the database cannot be reached; check that it runs, and the URL's host and port",
+            "the database cannot be reached; check that it runs, and the URL's host and port: a user name or password with special characters such as @ / # must be percent-encoded",
         )
         .with_source(error),
         (_, _) => StoreError::new(

@@ -60,7 +60,16 @@ impl Table {
     fn note(&mut self, note: Note, messages: u64, ids: Vec<Uuid>, now: i64) {
         if messages > 0 {
             let action = note.action.as_str().to_owned();
-            self.audit.push(AuditEntry { at_micros: now, who: note.who, action, asked: note.asked, messages, ids });
+            let seq = self.audit.last().map_or(1, |last| last.seq + 1);
+            self.audit.push(AuditEntry {
+                seq,
+                at_micros: now,
+                who: note.who,
+                action,
+                asked: note.asked,
+                messages,
+                ids,
+            });
         }
     }
 }
@@ -114,8 +123,10 @@ impl Operator for MemoryStore {
         Ok(self.with_table(|table, now| table.old(&all, now).len() as u64))
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
-        Ok(self.with_table(|table, _| table.audit.iter().rev().take(count_of(limit)).cloned().collect()))
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        let is_before = |entry: &&AuditEntry| before.is_none_or(|before| entry.seq < before);
+        Ok(self
+            .with_table(|table, _| table.audit.iter().rev().filter(is_before).take(count_of(limit)).cloned().collect()))
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
         (StoreErrorKind::Unavailable, _) => "the database cannot be reached or written; it is tried again",
         (StoreErrorKind::Conflict, _) => "the database could not serialise the transaction; it is tried again",
         (StoreErrorKind::Schema, _) => "the outbox's table is missing or differs; run the migrations",
-        _ => "the database refused the statement; see the error below it",
+        _ => "the database refused the statement; see the error that follows",
     };
     let failed = StoreError::new(kind, format!("{verb} failed: {advice}"));
     match number {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::operate::{Action, AuditEntry, Change, Filter, Operator, Position, Record, Tally};
-use postrider_core::store::{Finished, Payload, Purge, Scope, Store, StoreError};
+use postrider_core::store::{Finished, Purge, Scope, Store, StoreError};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
@@ -16,9 +16,8 @@ use super::scope::Within;
 use super::statements::{FinishedStatement, StoreStatements};
 use super::store::{MySqlStore, duration};
 use super::types::{Bound, key, uuid, uuid_or_null};
-use crate::claimed::headers;
 use crate::clock::micros;
-use crate::operate::{Note, between, check, column, cut, ids_text, in_order, read_ids, read_state, within};
+use crate::operate::{Note, between, check, cut, ids_text, in_order, read_state, row_readers, within};
 use crate::sql::{Portioned, Sql};
 
 impl MySqlStore {
@@ -95,9 +94,9 @@ impl Operator for MySqlStore {
         self.runner.run("count_purge", &CountingOld { statement, within, older_than: purge.older_than }).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let bind = |bound: &mut Bound| {
-            bound.count(count(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).count(count(cut(limit)));
         };
         let rows = self.runner.run("audit", &Reading { sql: &self.statements.audit, bind }).await?;
         rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()
@@ -362,10 +361,6 @@ impl Changing<'_> {
     }
 }
 
-fn number(row: &MySqlRow, at: usize) -> Result<u64, sqlx::Error> {
-    row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
-}
-
 fn tally(row: &MySqlRow) -> Result<Tally, sqlx::Error> {
     let oldest: Option<i64> = row.try_get(6)?;
     Ok(Tally {
@@ -379,44 +374,4 @@ fn tally(row: &MySqlRow) -> Result<Tally, sqlx::Error> {
     })
 }
 
-fn record(row: &MySqlRow) -> Result<Record, sqlx::Error> {
-    Ok(Record {
-        id: uuid(row, column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: key(row, column::KEY)?,
-        tenant_id: uuid_or_null(row, column::TENANT)?,
-        dedupe_key: key(row, column::DEDUPE_KEY)?,
-        state: read_state(row.try_get(column::STATUS)?)?,
-        attempts: row.try_get(column::ATTEMPTS)?,
-        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
-        last_error: row.try_get(column::LAST_ERROR)?,
-        headers: headers(row.try_get(column::HEADERS)?),
-        payload: None,
-        next_attempt_at_micros: row.try_get(column::NEXT_ATTEMPT_AT)?,
-        locked_by: uuid_or_null(row, column::LOCKED_BY)?,
-        locked_until_micros: row.try_get(column::LOCKED_UNTIL)?,
-        created_at_micros: row.try_get(column::CREATED_AT)?,
-        updated_at_micros: row.try_get(column::UPDATED_AT)?,
-        delivered_at_micros: row.try_get(column::DELIVERED_AT)?,
-    })
-}
-
-fn with_payload(row: &MySqlRow) -> Result<Record, sqlx::Error> {
-    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
-        Some(bytes) => Payload::Bytes(bytes),
-        None => Payload::Json(row.try_get(column::PAYLOAD)?),
-    };
-    Ok(Record { payload: Some(payload), ..record(row)? })
-}
-
-fn entry(row: &MySqlRow) -> Result<AuditEntry, sqlx::Error> {
-    Ok(AuditEntry {
-        at_micros: row.try_get(0)?,
-        who: row.try_get(1)?,
-        action: row.try_get(2)?,
-        asked: row.try_get(3)?,
-        messages: number(row, 4)?,
-        ids: read_ids(row.try_get(5)?)?,
-    })
-}
+row_readers!(MySqlRow { id: uuid, id_or_null: uuid_or_null, key: key, time: Row::try_get, time_or_null: Row::try_get });

@@ -366,9 +366,15 @@ fn lock(names: &Names, purpose: &str) -> String {
 
 /// Puts names and fragments into a template, and leaves its header comment out.
 pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+    render_in(names.schema(), names, template, own)
+}
+
+/// [`render`] for a reader who may be connected to another database, or to none: all is said to be in this one.
+pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, own: &[(&str, &str)]) -> String {
     let (prefix, name) = (names.prefix(), names.table());
-    let within = |name: &str| match names.schema() {
-        Some(schema) => format!("`{schema}`.`{name}`"),
+    let database = database.map(|database| database.replace('`', "``"));
+    let within = |name: &str| match &database {
+        Some(database) => format!("`{database}`.`{name}`"),
         None => format!("`{name}`"),
     };
     let values = [

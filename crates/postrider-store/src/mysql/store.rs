@@ -74,6 +74,12 @@ impl MySqlStore {
         &self.names
     }
 
+    /// The database that the outbox is in, unless neither its names nor the connections say one.
+    pub(super) fn database(&self) -> Option<String> {
+        let of_connections = || self.runner.pool.connect_options().get_database().map(str::to_owned);
+        self.names.schema().map(str::to_owned).or_else(of_connections)
+    }
+
     /// What [`migrate`](Self::migrate) would run now; writes nothing.
     pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
         migrate::pending(&self.runner.pool, &self.names).await

@@ -14,6 +14,9 @@ pub(crate) fn is_login(sqlstate: &str) -> bool {
     sqlstate.starts_with("28")
 }
 
+/// Protocol violation; what a pooler answers to a start-up parameter that it does not know.
+pub(crate) const PROTOCOL: &str = "08P01";
+
 /// Sorts a driver's error for a producer.
 pub(super) fn for_producer(sqlstate: Option<&str>, source: impl Into<DriverError>) -> EnqueueError {
     match sqlstate {
@@ -46,11 +49,14 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
         (_, Some("26000")) => {
             "a transaction pooler seems to be in between: connect with statement_cache_capacity(0) and open the store with behind_pooler(true)"
         }
+        (_, Some(PROTOCOL)) => {
+            "a pooler seems to be in between that does not know a start-up parameter: connect with extra_float_digits(None) and without options, or name it in ignore_startup_parameters"
+        }
         (_, Some(state)) if is_login(state) => "the database refused the login; check user, password and pg_hba.conf",
         (StoreErrorKind::Unavailable, _) => "the database cannot be reached; it is tried again",
         (StoreErrorKind::Conflict, _) => "the database could not serialise the statement; it is tried again",
         (StoreErrorKind::Schema, _) => "the outbox's table is missing or differs; run the migrations",
-        _ => "the database refused the statement; see the error below it",
+        _ => "the database refused the statement; see the error that follows",
     };
     let failed = StoreError::new(kind, format!("{verb} failed: {advice}"));
     match state {

@@ -13,5 +13,5 @@ pub mod statements;
 mod store;
 mod types;
 
-pub(crate) use error::{is_login, sqlstate};
+pub(crate) use error::{PROTOCOL, is_login, sqlstate};
 pub use store::PostgresStore;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::operate::{Action, AuditEntry, Change, Filter, Operator, Position, Record, Tally};
-use postrider_core::store::{Finished, Payload, Purge, Scope, Store, StoreError};
+use postrider_core::store::{Finished, Purge, Scope, Store, StoreError};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgRow};
 use uuid::Uuid;
@@ -12,9 +12,8 @@ use uuid::Uuid;
 use super::error::for_relay;
 use super::store::{Bound, PostgresStore, only, scoped};
 use super::types::Micros;
-use crate::claimed::headers;
 use crate::clock::micros;
-use crate::operate::{Note, between, check, column, cut, in_order, read_ids, read_state, within};
+use crate::operate::{Note, between, check, cut, in_order, read_state, row_readers, within};
 use crate::sql::Sql;
 
 impl PostgresStore {
@@ -38,7 +37,7 @@ impl PostgresStore {
         A: Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync,
     {
         let rows = self.runner.fetch(verb, sql, arguments).await?;
-        count(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
+        number(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
     }
 }
 
@@ -119,10 +118,10 @@ impl Operator for PostgresStore {
         self.count("count_purge", sql, arguments).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let arguments = || {
             let mut bound = Bound::default();
-            bound.add(i64::from(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).add(i64::from(cut(limit)));
             bound.finish()
         };
         let rows = self.runner.fetch("audit", &self.statements.audit, arguments).await?;
@@ -148,63 +147,31 @@ fn add(bound: &mut Bound, note: &Note) {
     bound.add(note.who.clone()).add(note.action.as_str()).add(note.asked.clone());
 }
 
-fn count(row: &PgRow, at: usize) -> Result<u64, sqlx::Error> {
-    row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
-}
-
 fn tally(row: &PgRow) -> Result<Tally, sqlx::Error> {
     let (oldest, now): (Option<Micros>, Micros) = (row.try_get(6)?, row.try_get(7)?);
     Ok(Tally {
         namespace: row.try_get(0)?,
         topic: row.try_get(1)?,
         state: read_state(row.try_get(2)?)?,
-        messages: count(row, 3)?,
-        last_minute: count(row, 4)?,
-        due: count(row, 5)?,
+        messages: number(row, 3)?,
+        last_minute: number(row, 4)?,
+        due: number(row, 5)?,
         oldest: oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
     })
 }
 
-fn record(row: &PgRow) -> Result<Record, sqlx::Error> {
-    let time = |at: usize| row.try_get::<Micros, _>(at).map(|time| time.0);
-    let time_or_null = |at: usize| row.try_get::<Option<Micros>, _>(at).map(|time| time.map(|time| time.0));
-    Ok(Record {
-        id: row.try_get(column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: row.try_get(column::KEY)?,
-        tenant_id: row.try_get(column::TENANT)?,
-        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
-        state: read_state(row.try_get(column::STATUS)?)?,
-        attempts: row.try_get(column::ATTEMPTS)?,
-        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
-        last_error: row.try_get(column::LAST_ERROR)?,
-        headers: headers(row.try_get(column::HEADERS)?),
-        payload: None,
-        next_attempt_at_micros: time(column::NEXT_ATTEMPT_AT)?,
-        locked_by: row.try_get(column::LOCKED_BY)?,
-        locked_until_micros: time_or_null(column::LOCKED_UNTIL)?,
-        created_at_micros: time(column::CREATED_AT)?,
-        updated_at_micros: time(column::UPDATED_AT)?,
-        delivered_at_micros: time_or_null(column::DELIVERED_AT)?,
-    })
+row_readers!(PgRow {
+    id: Row::try_get,
+    id_or_null: Row::try_get,
+    key: Row::try_get,
+    time: time,
+    time_or_null: time_or_null
+});
+
+fn time(row: &PgRow, at: usize) -> Result<i64, sqlx::Error> {
+    row.try_get::<Micros, _>(at).map(|time| time.0)
 }
 
-fn with_payload(row: &PgRow) -> Result<Record, sqlx::Error> {
-    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
-        Some(bytes) => Payload::Bytes(bytes),
-        None => Payload::Json(row.try_get(column::PAYLOAD)?),
-    };
-    Ok(Record { payload: Some(payload), ..record(row)? })
-}
-
-fn entry(row: &PgRow) -> Result<AuditEntry, sqlx::Error> {
-    Ok(AuditEntry {
-        at_micros: row.try_get::<Micros, _>(0)?.0,
-        who: row.try_get(1)?,
-        action: row.try_get(2)?,
-        asked: row.try_get(3)?,
-        messages: count(row, 4)?,
-        ids: read_ids(row.try_get(5)?)?,
-    })
+fn time_or_null(row: &PgRow, at: usize) -> Result<Option<i64>, sqlx::Error> {
+    row.try_get::<Option<Micros>, _>(at).map(|time| time.map(|time| time.0))
 }

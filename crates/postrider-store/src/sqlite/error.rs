@@ -47,7 +47,7 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
     StoreError::new(kind, format!("{verb} failed: {advice}")).with_source(error)
 }
 
-const REFUSED: &str = "the database refused the statement; see the error below it";
+const REFUSED: &str = "the database refused the statement; see the error that follows";
 
 const LOCK_IS_HELD: &str =
     "another transaction holds the write lock for too long; it is tried again, look for transactions that stay open";

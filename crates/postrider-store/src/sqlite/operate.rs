@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::operate::{Action, AuditEntry, Change, Filter, Operator, Position, Record, Tally};
-use postrider_core::store::{Finished, Payload, Purge, Scope, Store, StoreError};
+use postrider_core::store::{Finished, Purge, Scope, Store, StoreError};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -15,9 +15,8 @@ use super::error::for_relay;
 use super::statements::Step;
 use super::store::{SqliteStore, bind_purge, only};
 use super::types::{Bound, json, read_id};
-use crate::claimed::headers;
 use crate::clock;
-use crate::operate::{LATELY, Note, between, check, column, cut, ids_text, in_order, read_ids, read_state, within};
+use crate::operate::{LATELY, Note, between, check, cut, ids_text, in_order, read_state, row_readers, within};
 use crate::sql::Sql;
 
 impl SqliteStore {
@@ -58,7 +57,7 @@ impl SqliteStore {
         A: Fn(&mut Bound, i64) + Send + Sync,
     {
         let rows = self.runner.read(verb, sql, arguments).await?;
-        count(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
+        number(only(verb, &rows)?, 0).map_err(|error| for_relay(verb, error))
     }
 }
 
@@ -148,9 +147,9 @@ impl Operator for SqliteStore {
         self.count("count_purge", sql, bind).await
     }
 
-    async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_before(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
         let bind = |bound: &mut Bound, _: i64| {
-            bound.add(i64::from(cut(limit)));
+            bound.add(before.unwrap_or(i64::MAX)).add(i64::from(cut(limit)));
         };
         let rows = self.runner.read("audit", &self.runner.statements.audit, bind).await?;
         rows.iter().map(|row| entry(row).map_err(|error| for_relay("audit", error))).collect()
@@ -176,62 +175,27 @@ fn noted(note: &Note, messages: usize, ids: &[Uuid], now: i64) -> Bound {
     bound
 }
 
-fn count(row: &SqliteRow, at: usize) -> Result<u64, sqlx::Error> {
-    row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
-}
-
 fn tally(row: &SqliteRow, now: i64) -> Result<Tally, sqlx::Error> {
     let oldest: Option<i64> = row.try_get(6)?;
     Ok(Tally {
         namespace: row.try_get(0)?,
         topic: row.try_get(1)?,
         state: read_state(row.try_get(2)?)?,
-        messages: count(row, 3)?,
-        last_minute: count(row, 4)?,
-        due: count(row, 5)?,
+        messages: number(row, 3)?,
+        last_minute: number(row, 4)?,
+        due: number(row, 5)?,
         oldest: oldest.map_or(Duration::ZERO, |oldest| clock::between(oldest, now)),
     })
 }
 
-fn record(row: &SqliteRow) -> Result<Record, sqlx::Error> {
-    let id_or_null = |at: usize| row.try_get::<Option<Hyphenated>, _>(at).map(|id| id.map(Hyphenated::into_uuid));
-    Ok(Record {
-        id: read_id(row, column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: row.try_get(column::KEY)?,
-        tenant_id: id_or_null(column::TENANT)?,
-        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
-        state: read_state(row.try_get(column::STATUS)?)?,
-        attempts: row.try_get(column::ATTEMPTS)?,
-        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
-        last_error: row.try_get(column::LAST_ERROR)?,
-        headers: headers(row.try_get(column::HEADERS)?),
-        payload: None,
-        next_attempt_at_micros: row.try_get(column::NEXT_ATTEMPT_AT)?,
-        locked_by: id_or_null(column::LOCKED_BY)?,
-        locked_until_micros: row.try_get(column::LOCKED_UNTIL)?,
-        created_at_micros: row.try_get(column::CREATED_AT)?,
-        updated_at_micros: row.try_get(column::UPDATED_AT)?,
-        delivered_at_micros: row.try_get(column::DELIVERED_AT)?,
-    })
-}
+row_readers!(SqliteRow {
+    id: read_id,
+    id_or_null: read_id_or_null,
+    key: Row::try_get,
+    time: Row::try_get,
+    time_or_null: Row::try_get
+});
 
-fn with_payload(row: &SqliteRow) -> Result<Record, sqlx::Error> {
-    let payload = match row.try_get(column::PAYLOAD_BYTES)? {
-        Some(bytes) => Payload::Bytes(bytes),
-        None => Payload::Json(row.try_get(column::PAYLOAD)?),
-    };
-    Ok(Record { payload: Some(payload), ..record(row)? })
-}
-
-fn entry(row: &SqliteRow) -> Result<AuditEntry, sqlx::Error> {
-    Ok(AuditEntry {
-        at_micros: row.try_get(0)?,
-        who: row.try_get(1)?,
-        action: row.try_get(2)?,
-        asked: row.try_get(3)?,
-        messages: count(row, 4)?,
-        ids: read_ids(row.try_get(5)?)?,
-    })
+fn read_id_or_null(row: &SqliteRow, at: usize) -> Result<Option<Uuid>, sqlx::Error> {
+    row.try_get::<Option<Hyphenated>, _>(at).map(|id| id.map(Hyphenated::into_uuid))
 }

@@ -345,6 +345,13 @@ pub async fn s24_what_changed_messages_is_in_the_audit_table_newest_first(h: imp
     let now = h.now_micros().await;
     assert!(entries.iter().all(|entry| (before..=now).contains(&entry.at_micros)), "{entries:?}");
     assert_eq!(store.audit(2).await.expect("read"), entries[..2]);
+    let page = async |before, limit| store.audit_before(before, limit).await.expect("read");
+    assert_eq!(page(None, 1).await, entries[..1]);
+    assert_eq!(page(Some(entries[0].seq), 1).await, entries[1..2]);
+    assert_eq!(page(Some(entries[0].seq), 10).await, entries[1..]);
+    assert_eq!(page(Some(entries[2].seq), 10).await, []);
+    assert_eq!(page(Some(i64::MAX), 10).await, entries);
+    assert_eq!(page(Some(i64::MIN), 10).await, []);
     assert_eq!(store.replay(&replay).await.expect("replayed"), NONE);
     assert_eq!(store.discard(&discard).await.expect("discarded"), NONE);
     assert_eq!(store.purge_as("cron", &purge).await.expect("purged"), 0);

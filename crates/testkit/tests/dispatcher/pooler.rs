@@ -18,7 +18,10 @@ async fn r42_through_a_transaction_pooler_all_works_by_polling_and_no_lock_is_le
     let server = Postgres::shared().await.expect("a private PostgreSQL starts");
     let database = server.create_database().await.expect("a database is made");
     let pooler = PgBouncer::start(server, database.name()).await.expect("PgBouncer starts");
-    let options = PgConnectOptions::from_str(&pooler.url()).expect("a good URL").statement_cache_capacity(0);
+    let options = PgConnectOptions::from_str(&pooler.url())
+        .expect("a good URL")
+        .statement_cache_capacity(0)
+        .extra_float_digits(None);
     let pool = PgPoolOptions::new().max_connections(8).connect_with(options).await.expect("it connects");
     let store = PostgresStore::new(pool.clone(), Names::default()).behind_pooler(true);
     store.migrate().await.expect("the migrations run");
@@ -47,7 +50,10 @@ async fn r42_a_pooler_that_nobody_told_us_of_is_noticed_before_a_lock_is_taken()
     let direct = database.pool().await.expect("it connects");
     PostgresStore::new(direct.clone(), Names::default()).migrate().await.expect("the migrations run");
     let pooler = PgBouncer::start(server, database.name()).await.expect("PgBouncer starts");
-    let options = PgConnectOptions::from_str(&pooler.url()).expect("a good URL").statement_cache_capacity(0);
+    let options = PgConnectOptions::from_str(&pooler.url())
+        .expect("a good URL")
+        .statement_cache_capacity(0)
+        .extra_float_digits(None);
     let pool = PgPoolOptions::new().max_connections(8).connect_with(options).await.expect("it connects");
     let store = PostgresStore::new(pool, Names::default());
     let mut bell = postrider::Store::doorbell(&store, &postrider::Scope::all()).await.expect("a bell");

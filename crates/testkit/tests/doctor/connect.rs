@@ -54,6 +54,11 @@ async fn s16_a_url_that_cannot_be_used_is_refused_without_being_told() {
         (format!("postgres://{login}@host/db?sslmode={PASSWORD}"), Refused, "sslmode"),
         (format!("postgres://{login}@host/db?{PASSWORD}=1"), Refused, "not known"),
         (format!("mysql://{login}@host/db?pasword={PASSWORD}"), Refused, "not known"),
+        (format!("postgres://{USER}:12#{PASSWORD}@host/db"), Refused, "percent-encoded"),
+        (format!("postgres://{USER}:12?{PASSWORD}@host/db"), Refused, "percent-encoded"),
+        (format!("mysql://{USER}:12#{PASSWORD}@host/db"), Refused, "percent-encoded"),
+        (format!("postgres://127.0.0.1:1/{PASSWORD}@host/db"), Unavailable, "percent-encoded"),
+        (format!("mysql://127.0.0.1:1/{PASSWORD}@host/db"), Unavailable, "percent-encoded"),
         (format!("postgres://{login}@127.0.0.1:1/db"), Unavailable, "cannot be reached"),
         (format!("mariadb://{login}@127.0.0.1:1/db"), Unavailable, "cannot be reached"),
         (format!("postgres://{login}@no-such-host.invalid/db"), Unavailable, "cannot be reached"),
@@ -198,26 +203,43 @@ async fn pending_sql_and_the_script_make_what_migrate_makes() {
     }
 }
 
-#[tokio::test]
-async fn the_script_and_pending_sql_run_in_the_program_of_the_server() {
+/// Runs SQL in the program of the server, with a database or without.
+fn in_mariadb(scene: &OnMySql, database: Option<&str>, sql: &str) {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
+    let url: url_parts::Parts = url_parts::of(&scene.database.url());
+    let port = scene.database.access().get_port().to_string();
+    let mut program = Command::new("mariadb")
+        .args(["--protocol=tcp", "-h", "127.0.0.1", "-P", &port, "-u", &url.user])
+        .arg(format!("-p{}", url.password))
+        .args(database)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program of the server is installed");
+    program.stdin.take().expect("it reads").write_all(sql.as_bytes()).expect("it reads");
+    let ended = program.wait_with_output().expect("it ends");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[tokio::test]
+async fn s23_the_grants_run_in_the_program_of_the_server_without_a_database() {
     let scene = OnMySql::empty(crate::scene::mariadb().await).await;
-    let access = scene.database.access().clone();
-    let run = |sql: String| {
-        let url: url_parts::Parts = url_parts::of(&scene.database.url());
-        let mut program = Command::new("mariadb")
-            .args(["--protocol=tcp", "-h", "127.0.0.1", "-P", &access.get_port().to_string(), "-u", &url.user])
-            .args([&format!("-p{}", url.password), scene.database.name()])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program of the server is installed");
-        program.stdin.take().expect("it reads").write_all(sql.as_bytes()).expect("it reads");
-        let ended = program.wait_with_output().expect("it ends");
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    };
+    let store = open(&scene.database.url()).await;
+    store.migrate().await.expect("the migrations run");
+    in_mariadb(&scene, None, &store.grants(&scene.roles));
+    open(&scene.url(scene.roles.relay())).await.check_schema().await.expect("a relay may start");
+    let strange = open("mysql://u:p@127.0.0.1/my-%60shop").await.grants(&scene.roles);
+    assert!(strange.contains("`my-``shop`.`outbox_messages`"), "{strange}");
+    let nowhere = open("mysql://u:p@127.0.0.1").await.grants(&scene.roles);
+    assert!(nowhere.contains(" `outbox_messages`"), "{nowhere}");
+}
+
+#[tokio::test]
+async fn the_script_and_pending_sql_run_in_the_program_of_the_server() {
+    let scene = OnMySql::empty(crate::scene::mariadb().await).await;
+    let run = |sql: String| in_mariadb(&scene, Some(scene.database.name()), &sql);
     let store = open(&scene.database.url()).await;
     for (_, _, sql) in store.pending().await.expect("it can be looked at") {
         run(sql);

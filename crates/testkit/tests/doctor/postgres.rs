@@ -7,7 +7,7 @@ use postrider::operate::Severity::{Problem, Warning};
 use postrider::{AnyStore, Connect};
 use testkit::{PgBouncer, Postgres, eventually};
 
-use crate::scene::{OnPostgres, above_fine, all_fine, names, one, open, sql_of, statements};
+use crate::scene::{OnPostgres, above_fine, all_fine, names, not_examined, one, open, sql_of, statements};
 
 #[tokio::test]
 async fn a_healthy_database_has_nothing_above_fine() {
@@ -26,18 +26,18 @@ async fn a_healthy_database_has_nothing_above_fine() {
 }
 
 #[tokio::test]
+async fn what_a_role_may_not_look_at_is_not_called_examined() {
+    let scene = OnPostgres::new().await;
+    assert_eq!(not_examined(&scene.examine().await), ["long-transaction"]);
+    scene.run(&format!("grant pg_read_all_stats to {}", scene.roles.relay())).await;
+    assert_eq!(not_examined(&scene.examine().await), [""; 0]);
+    scene.run(&format!("revoke update on outbox_messages from {}", scene.roles.relay())).await;
+    assert_eq!(not_examined(&scene.examine().await), ["claim-plan"]);
+}
+
+#[tokio::test]
 async fn a_schema_that_is_missing_old_or_newer_is_found() {
-    let scene = OnPostgres::empty().await;
-    let store = open(&scene.database.url()).await;
-    let missing = one(&store.examine().await.expect("examined"), "schema", Problem, "no outbox yet");
-    assert_eq!(missing.fix.as_deref(), Some("run postrider migrate"));
-    store.migrate().await.expect("the migrations run");
-    let findings = store.examine().await.expect("examined");
-    assert!(!above_fine(&findings).iter().any(|finding| finding.name == "schema"), "{findings:#?}");
-    scene.run("delete from postrider_migrations where version = 2").await;
-    one(&store.examine().await.expect("examined"), "schema", Problem, "version 2");
-    scene.run("insert into postrider_migrations (version, name) values (2, 'x'), (9999, 'newer')").await;
-    one(&store.examine().await.expect("examined"), "schema", Problem, "9999");
+    OnPostgres::empty().await.tells_every_other_schema().await;
 }
 
 #[tokio::test]
@@ -103,6 +103,21 @@ async fn r42_a_pooler_that_the_source_does_not_know_of_is_found_and_one_that_is_
     assert!(found.fix.expect("a fix").contains("behind_pooler"));
     let direct = AnyStore::connect(&scene.url(scene.roles.relay()), &told).await.expect("a good URL");
     one(&direct.examine().await.expect("examined"), "pooler", Warning, "keeps its server");
+}
+
+#[tokio::test]
+async fn r42_a_pooler_that_refuses_a_start_up_parameter_is_told_as_such() {
+    let scene = OnPostgres::empty().await;
+    let server = crate::scene::postgres().await;
+    let pooler = PgBouncer::start(server, scene.database.name()).await.expect("PgBouncer starts");
+    let told = Connect { behind_pooler: true, ..Connect::default() };
+    let plain = AnyStore::connect(&pooler.url(), &told).await.expect("a good URL");
+    plain.ping().await.expect("a pooler out of the box lets us in");
+    plain.migrate().await.expect("the migrations run");
+    let url = format!("{}?options=-c%20geqo%3Doff", pooler.url());
+    let refused = AnyStore::connect(&url, &told).await.expect("a good URL").ping().await.expect_err("it is refused");
+    assert_eq!(refused.kind(), postrider::StoreErrorKind::Refused);
+    assert!(refused.to_string().contains("start-up parameter"), "{refused}");
 }
 
 #[tokio::test]

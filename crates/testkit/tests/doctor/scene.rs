@@ -45,6 +45,55 @@ pub async fn open(url: &str) -> AnyStore {
     AnyStore::connect(url, &Connect::default()).await.expect("a good URL")
 }
 
+/// What tests do with an outbox on either database. The drivers' pools take the same calls and have no type in common.
+macro_rules! verbs {
+    () => {
+        pub async fn run(&self, sql: &str) {
+            sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.admin).await.expect(sql);
+        }
+
+        /// What a new relay would be told.
+        pub async fn examine(&self) -> Vec<Finding> {
+            self.examine_as(self.roles.relay(), &Thresholds::default()).await
+        }
+
+        pub async fn examine_as(&self, role: &str, thresholds: &Thresholds) -> Vec<Finding> {
+            let store = open(&self.url(role)).await;
+            let findings = store.examine_within(thresholds).await.expect("it can be examined");
+            store.close().await;
+            findings
+        }
+
+        /// Runs a finding's SQL.
+        pub async fn mend(&self, finding: &Finding) {
+            for sql in sql_of(finding) {
+                self.run(&sql).await;
+            }
+        }
+
+        /// Shows a finding, with its fix, that is gone after the fix.
+        pub async fn shows_and_mends(&self, name: &str, severity: Severity, word: &str) {
+            let finding = one(&self.examine().await, name, severity, word);
+            self.mend(&finding).await;
+            all_fine(&self.examine().await);
+        }
+
+        /// On a database without an outbox: every schema but ours is told.
+        pub async fn tells_every_other_schema(&self) {
+            let store = open(&self.database.url()).await;
+            let missing = one(&store.examine().await.expect("examined"), "schema", Severity::Problem, "no outbox yet");
+            assert_eq!(missing.fix.as_deref(), Some("run postrider migrate"));
+            store.migrate().await.expect("the migrations run");
+            let findings = store.examine().await.expect("examined");
+            assert!(!above_fine(&findings).iter().any(|finding| finding.name == "schema"), "{findings:#?}");
+            self.run("delete from postrider_migrations where version = 2").await;
+            one(&store.examine().await.expect("examined"), "schema", Severity::Problem, "version 2");
+            self.run("insert into postrider_migrations (version, name) values (2, 'x'), (9999, 'newer')").await;
+            one(&store.examine().await.expect("examined"), "schema", Severity::Problem, "9999");
+        }
+    };
+}
+
 /// An outbox on PostgreSQL with the privileges that `grants` prints.
 pub struct OnPostgres {
     pub database: Database,
@@ -80,40 +129,12 @@ impl OnPostgres {
         sqlx::query_scalar(sql).bind(table).fetch_one(&self.admin).await.expect("the catalog answers")
     }
 
-    pub async fn run(&self, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.admin).await.expect(sql);
-    }
-
     /// The database's URL for a role.
     pub fn url(&self, role: &str) -> String {
         self.database.url().replace("postgres@", &format!("{role}:{PASSWORD}@"))
     }
 
-    /// What a new relay would be told.
-    pub async fn examine(&self) -> Vec<Finding> {
-        self.examine_as(self.roles.relay(), &Thresholds::default()).await
-    }
-
-    pub async fn examine_as(&self, role: &str, thresholds: &Thresholds) -> Vec<Finding> {
-        let store = open(&self.url(role)).await;
-        let findings = store.examine_within(thresholds).await.expect("it can be examined");
-        store.close().await;
-        findings
-    }
-
-    /// Runs a finding's SQL.
-    pub async fn mend(&self, finding: &Finding) {
-        for sql in sql_of(finding) {
-            self.run(&sql).await;
-        }
-    }
-
-    /// Shows a finding, with its fix, that is gone after the fix.
-    pub async fn shows_and_mends(&self, name: &str, severity: Severity, word: &str) {
-        let finding = one(&self.examine().await, name, severity, word);
-        self.mend(&finding).await;
-        all_fine(&self.examine().await);
-    }
+    verbs!();
 }
 
 /// An outbox on MariaDB with the privileges that `grants` prints.
@@ -155,39 +176,13 @@ impl OnMySql {
         sqlx::query_scalar(sql).bind(table).fetch_one(&self.admin).await.expect("the catalog answers")
     }
 
-    pub async fn run(&self, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.admin).await.expect(sql);
-    }
-
     /// The database's URL for an account.
     pub fn url(&self, role: &str) -> String {
         let port = self.database.access().get_port();
         format!("mariadb://{role}:{PASSWORD}@127.0.0.1:{port}/{}", self.database.name())
     }
 
-    pub async fn examine(&self) -> Vec<Finding> {
-        self.examine_as(self.roles.relay(), &Thresholds::default()).await
-    }
-
-    pub async fn examine_as(&self, role: &str, thresholds: &Thresholds) -> Vec<Finding> {
-        let store = open(&self.url(role)).await;
-        let findings = store.examine_within(thresholds).await.expect("it can be examined");
-        store.close().await;
-        findings
-    }
-
-    pub async fn mend(&self, finding: &Finding) {
-        for sql in sql_of(finding) {
-            self.run(&sql).await;
-        }
-    }
-
-    /// Shows a finding, with its fix, that is gone after the fix.
-    pub async fn shows_and_mends(&self, name: &str, severity: Severity, word: &str) {
-        let finding = one(&self.examine().await, name, severity, word);
-        self.mend(&finding).await;
-        all_fine(&self.examine().await);
-    }
+    verbs!();
 }
 
 /// The SQL that a fix tells to run: all that comes after `run:`.
@@ -205,6 +200,11 @@ pub fn all_fine(findings: &[Finding]) {
     assert!(findings.len() > 8, "{findings:#?}");
     assert!(above_fine(findings).is_empty(), "{:#?}", above_fine(findings));
     assert!(findings.iter().all(|finding| finding.fix.is_none()), "{findings:#?}");
+}
+
+/// The names of the checks that could not be made; each says so first.
+pub fn not_examined(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().filter(|finding| !finding.is_examined()).map(|finding| finding.name).collect()
 }
 
 /// Their names, which scripts may look for.

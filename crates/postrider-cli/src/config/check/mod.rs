@@ -140,10 +140,8 @@ impl Check<'_> {
 
     fn sinks(&mut self) {
         for (name, sink) in &self.config.sink {
-            if let Err(problem) = sink.check() {
-                let keys = ["sink", name].into_iter().chain(problem.field.split('.'));
-                let path = keys.fold(KeyPath::default(), |path, key| path.key(key));
-                self.refuse(path, &problem.what);
+            for problem in sink.problems() {
+                self.refuse(field_of(&KeyPath::from(["sink", name]), &problem.field), &problem.what);
             }
         }
     }
@@ -159,6 +157,17 @@ impl Check<'_> {
             _ => self.refuse(path, "this is not an http address; write one such as http://127.0.0.1:4318/v1/traces"),
         }
     }
+}
+
+/// The path of a sink's field: `timeout`, `signing_keys[0]` or `headers.NAME`, where the name may hold anything.
+fn field_of(sink: &KeyPath, field: &str) -> KeyPath {
+    let (list, name) = field.split_once('.').map_or((field, None), |(table, name)| (table, Some(name)));
+    let element = list.strip_suffix(']').and_then(|list| list.rsplit_once('['));
+    let path = match element.and_then(|(list, index)| Some((list, index.parse().ok()?))) {
+        Some((list, index)) => sink.key(list).index(index),
+        None => sink.key(list),
+    };
+    name.map_or(path.clone(), |name| path.key(name))
 }
 
 fn is_level(word: &str, levels: &[&str]) -> bool {

@@ -6,7 +6,7 @@ use postrider::{ClaimedMessage, ConfigError, PublishError, callback, name};
 use postrider::{InvalidName, MemoryStore, Names};
 
 use super::Check;
-use crate::config::database::Database;
+use crate::config::database::{Database, is_same};
 use crate::config::model::{Delivered, Source};
 use crate::config::problem::KeyPath;
 
@@ -141,7 +141,8 @@ fn share(one: &Source, other: &Source) -> bool {
         (Some(names), Some(others)) => names.iter().any(|name| others.contains(name)),
         _ => true,
     };
-    let same_table = url.expose() == other_url.expose() && one.schema == other.schema && one.table == other.table;
+    let same_table =
+        is_same(url.expose(), other_url.expose()) && one.schema == other.schema && one.table == other.table;
     same_table && same_tenant && same_namespace
 }
 

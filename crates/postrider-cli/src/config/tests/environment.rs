@@ -256,3 +256,25 @@ fn the_full_example_has_every_key() {
         assert!(has, "add a sink of the type {kind:?} to examples/full.toml");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn s16_a_variable_that_is_not_unicode_is_refused_by_name_and_never_guessed_at() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::super::{environment::read, load_text};
+
+    let bytes = |text: &[u8]| OsString::from_vec(text.to_vec());
+    let refusal = |name: &[u8], value: &[u8]| {
+        let variable = read((bytes(name), bytes(value)));
+        load_text("f", BASE, false, [variable].into_iter()).map(|_| ()).map_err(|refused| refused.to_string())
+    };
+    assert_eq!(
+        refusal(b"POSTRIDER__SOURCE__SHOP__URL", b"postgres://u:canary\xff@h/x").expect_err("not Unicode"),
+        "POSTRIDER__SOURCE__SHOP__URL: source.shop.url: its name or value is not Unicode; set it to text in UTF-8"
+    );
+    let name = refusal(b"POSTRIDER__SOURCE__SH\xffP__URL", b"canary").expect_err("not Unicode");
+    assert!(name.starts_with("POSTRIDER__SOURCE__SH\u{fffd}P__URL: ") && !name.contains("canary"), "{name}");
+    refusal(b"SOMETHING_ELSE", b"\xff").expect("none of our business");
+}

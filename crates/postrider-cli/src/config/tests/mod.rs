@@ -9,6 +9,7 @@ mod refused;
 mod secrets;
 mod warned;
 
+use super::environment::Variable;
 use super::problem::{Problem, Refused};
 use super::{Loaded, load_text};
 
@@ -22,9 +23,14 @@ sink = \"out\"
 url = \"sqlite:shop.db\"
 ";
 
+/// Variables as the process would have them.
+fn given(variables: &[(&str, &str)]) -> impl Iterator<Item = Variable> {
+    variables.iter().map(|(name, value)| (name.to_string(), Some(value.to_string())))
+}
+
 /// Loads the text of a file called `f`.
 fn load(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Refused> {
-    load_text("f", text, false, variables.iter().map(|(name, value)| (name.to_string(), value.to_string())))
+    load_text("f", text, false, given(variables))
 }
 
 /// All that is wrong, as it is printed.

@@ -94,8 +94,7 @@ fn probe(text: &str, variables: &[(&str, &str)]) -> (Probe, String, Vec<String>)
     let shape = Shape::of::<Probe>();
     let (mut refused, mut warned) = (Findings::new("f", text), Findings::new("f", text));
     let mut tree = tree::parse(text, &mut refused);
-    let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-    environment::apply(&mut tree, &shape, variables, &mut refused);
+    environment::apply(&mut tree, &shape, super::given(variables), &mut refused);
     warn_of_secrets(&tree, &shape, &mut warned);
     read::prune(&mut tree, &shape, &mut refused);
     let probe = read::read(&mut tree, &mut refused);

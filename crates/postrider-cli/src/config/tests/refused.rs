@@ -272,3 +272,58 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     assert_eq!(wrong, 0, "what is said now is above");
 }
+
+#[test]
+fn everything_wrong_with_a_sink_is_told_with_its_own_place() {
+    let added = "[sink.h]
+type = \"http\"
+source = \"not a uri\"
+signing_keys = [\"whsec_canary\",
+  \"canary\"]
+timeout = \"0s\"
+headers = { host = \"canary\", \"a b\" = \"canary\", x-key = \"good\" }
+concurrency = 0
+";
+    let variables = [
+        ("POSTRIDER__SINK__H__ALLOW_ADDRESSES__0", "10.0.0.0/33"),
+        ("POSTRIDER__SINK__H__HEADERS__TE", "canary"),
+        ("POSTRIDER__SINK__H__SIGNING_KEYS__2", "canary"),
+    ];
+    let refused = refusal(&format!("{BASE}{added}"), &variables);
+    let places: Vec<String> =
+        refused.lines().map(|line| line.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")).collect();
+    assert_eq!(
+        places,
+        [
+            "f:9:10: sink.h.source",
+            "f:10:17: sink.h.signing_keys[0]",
+            "f:11:3: sink.h.signing_keys[1]",
+            "f:12:11: sink.h.timeout",
+            "f:13:20: sink.h.headers.host",
+            "f:13:38: sink.h.headers.\"a b\"",
+            "f:14:15: sink.h.concurrency",
+            "POSTRIDER__SINK__H__ALLOW_ADDRESSES__0: sink.h.allow_addresses[0]",
+            "POSTRIDER__SINK__H__HEADERS__TE: sink.h.headers.te",
+            "POSTRIDER__SINK__H__SIGNING_KEYS__2: sink.h.signing_keys[2]",
+        ],
+        "{refused}"
+    );
+    assert!(!refused.contains("canary"), "{refused}");
+}
+
+#[test]
+fn one_file_under_two_names_is_one_table() {
+    let other = |url: &str| refusal(&format!("{BASE}[source.other]\nurl = \"{url}\"\n"), &[]);
+    let here = std::env::current_dir().expect("a directory");
+    for same in
+        ["sqlite:./shop.db", "sqlite://shop.db", "sqlite:.//./shop.db", &format!("sqlite://{}/shop.db", here.display())]
+    {
+        assert!(other(same).contains("has the same url and table"), "{same}: {}", other(same));
+    }
+    let [one, another] = ["postgres", "postgresql"].map(|scheme| format!("{scheme}://h/x"));
+    let both = format!("{}[source.other]\nurl = \"{another}\"\n", BASE.replace("sqlite:shop.db", &one));
+    assert!(refusal(&both, &[]).contains("has the same url and table"));
+    for another in ["sqlite:shop2.db", "sqlite:/shop.db", "sqlite:x/shop.db"] {
+        assert_eq!(other(another), "", "{another}");
+    }
+}

@@ -89,6 +89,7 @@ fn s20_an_address_is_refused_by_its_scheme_alone() {
         "postgres://user:can/ary:canary@host:x/db",
         "postgres://user:canary@ho st/db",
         "postgres://user@host:canary/db",
+        "postgres://user:12#canary@host/db",
         "mysql:canary",
         "//user:canary@host",
     ] {

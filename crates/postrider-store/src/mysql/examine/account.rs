@@ -49,17 +49,21 @@ pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -
             format!("run: {}", grants.join("; ")),
         ),
     };
-    Ok(vec![power(connection, &account).await?, lacking])
+    Ok(vec![power(connection, &account, store.database().as_deref()).await?, lacking])
 }
 
 /// Privileges with which a mistake is a large one.
-async fn power(connection: &mut MySqlConnection, account: &str) -> Result<Finding, sqlx::Error> {
+async fn power(
+    connection: &mut MySqlConnection,
+    account: &str,
+    database: Option<&str>,
+) -> Result<Finding, sqlx::Error> {
     const NAME: &str = "role";
     let rows = sqlx::raw_sql("show grants").fetch_all(connection).await?;
     let mut strong = false;
     for row in &rows {
         let line: Vec<u8> = row.try_get_unchecked(0)?;
-        strong |= is_strong(&String::from_utf8_lossy(&line));
+        strong |= is_strong(&String::from_utf8_lossy(&line), database.unwrap_or_default());
     }
     Ok(match strong {
         true => Finding::warning(
@@ -71,10 +75,58 @@ async fn power(connection: &mut MySqlConnection, account: &str) -> Result<Findin
     })
 }
 
-/// Whether a line of `show grants` lets somebody change tables themselves.
-fn is_strong(line: &str) -> bool {
-    let privileges = line.trim_start_matches("GRANT ").split(" ON ").next().unwrap_or_default();
-    privileges.split(", ").any(|word| matches!(word, "ALL PRIVILEGES" | "ALL" | "ALTER" | "DROP" | "SUPER" | "CREATE"))
+/// Whether a line of `show grants` lets somebody change tables themselves, everywhere or in this database. What may be
+/// done to others is not our business: a fresh MariaDB lets everybody do anything to `test`.
+fn is_strong(line: &str, database: &str) -> bool {
+    let Some((privileges, rest)) = line.trim_start_matches("GRANT ").split_once(" ON ") else { return false };
+    let strong = |word| matches!(word, "ALL PRIVILEGES" | "ALL" | "ALTER" | "DROP" | "SUPER" | "CREATE");
+    privileges.split(", ").any(strong) && is_about(rest, database)
+}
+
+/// Whether a grant's object is everything, this database or something in it.
+fn is_about(object: &str, database: &str) -> bool {
+    if object.starts_with("*.*") {
+        return true;
+    }
+    // Double quotes if `sql_mode` holds ANSI_QUOTES.
+    let Some(quote) = object.chars().next().filter(|first| ['`', '"'].contains(first)) else { return false };
+    let mut name = String::new();
+    let mut rest = object[1..].chars().peekable();
+    while let Some(next) = rest.next() {
+        if next == quote && rest.next_if_eq(&quote).is_none() {
+            break;
+        }
+        name.push(next);
+    }
+    // On a whole database its name is a pattern.
+    match rest.collect::<String>().starts_with(".*") {
+        true => is_like(&name.to_lowercase(), &database.to_lowercase()),
+        false => name.eq_ignore_ascii_case(database),
+    }
+}
+
+/// What `like` says.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let mut of_pattern = pattern.chars();
+    let Some(first) = of_pattern.next() else { return text.is_empty() };
+    let after = |text: &str, expected: Option<char>, pattern: &str| {
+        let mut of_text = text.chars();
+        let next = of_text.next();
+        next.is_some() && (expected.is_none() || next == expected) && is_like(pattern, of_text.as_str())
+    };
+    match first {
+        '%' => text
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([text.len()])
+            .any(|at| is_like(of_pattern.as_str(), &text[at..])),
+        '_' => after(text, None, of_pattern.as_str()),
+        '\\' => match of_pattern.next() {
+            Some(escaped) => after(text, Some(escaped), of_pattern.as_str()),
+            None => after(text, Some(first), ""),
+        },
+        plain => after(text, Some(plain), of_pattern.as_str()),
+    }
 }
 
 #[cfg(test)]
@@ -82,16 +134,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_that_can_drop_a_table_is_told_from_one_that_cannot() {
-        for strong in ["GRANT ALL PRIVILEGES ON *.* TO `a`@`%`", "GRANT SELECT, DROP ON `shop`.* TO `a`@`%`"] {
-            assert!(is_strong(strong), "{strong}");
+    fn s23_a_grant_that_can_drop_a_table_is_told_from_one_that_cannot() {
+        for strong in [
+            "GRANT ALL PRIVILEGES ON *.* TO `a`@`%`",
+            "GRANT SELECT, DROP ON `shop`.* TO `a`@`%`",
+            "GRANT SELECT, DROP ON `shop`.`outbox_messages` TO `a`@`%`",
+            "GRANT ALTER ON \"shop\".* TO \"a\"@\"%\"",
+            "GRANT CREATE ON `sh%`.* TO PUBLIC",
+            "GRANT CREATE ON `s_op`.* TO PUBLIC",
+        ] {
+            assert!(is_strong(strong, "shop"), "{strong}");
         }
         for weak in [
             "GRANT USAGE ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*1'",
             "GRANT SELECT, UPDATE (status, attempts), DELETE ON `shop`.`outbox_messages` TO `a`@`%`",
             "GRANT CREATE TEMPORARY TABLES ON `shop`.* TO `a`@`%`",
+            "GRANT SELECT, INSERT, CREATE, DROP, ALTER ON `test`.* TO PUBLIC",
+            "GRANT SELECT, INSERT, CREATE, DROP, ALTER ON `test\\_%`.* TO PUBLIC",
+            "GRANT ALL PRIVILEGES ON `s\\_op`.* TO `a`@`%`",
+            "GRANT ALL PRIVILEGES ON `shop```.* TO `a`@`%`",
+            "GRANT DROP ON `sh%`.`outbox_messages` TO `a`@`%`",
+            "GRANT PROXY ON ''@'%' TO 'root'@'localhost' WITH GRANT OPTION",
+            "GRANT `manager` TO `a`@`%`",
         ] {
-            assert!(!is_strong(weak), "{weak}");
+            assert!(!is_strong(weak, "shop"), "{weak}");
         }
+        assert!(is_strong("GRANT DROP ON `test\\_%`.* TO PUBLIC", "test_1"));
     }
 }

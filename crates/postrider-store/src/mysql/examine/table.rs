@@ -112,7 +112,7 @@ async fn plan(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Fi
     let query = query.bind("").bind(10).bind(None::<String>).bind(None::<String>).bind(100_i64);
     let rows = match query.fetch_all(connection).await {
         Err(error) if is_denied(&error) || is_read_only(&error) => {
-            return Ok(Finding::fine(NAME, "the plan of a claim was not looked at, this account may not claim here"));
+            return Ok(Finding::not_examined(NAME, "this account may not claim here, and so not ask for the plan"));
         }
         answer => answer?,
     };
@@ -133,7 +133,8 @@ async fn turns(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<V
     let sql = store.text("select count(*) from {turns}");
     let count: i64 = match sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await {
         Err(error) if is_denied(&error) => {
-            return Ok(vec![Finding::fine(NAME, "the producers' turns were not looked at, a relay need not see them")]);
+            let why = "this account may not see the producers' turns; a relay need not, an operator can";
+            return Ok(vec![Finding::not_examined(NAME, why)]);
         }
         answer => answer?,
     };

@@ -18,7 +18,7 @@ pub(super) async fn look(store: &PostgresStore, large: bool) -> Result<Finding, 
     let given = given.add(Uuid::nil())?.add(1_i64)?.add(i64::MAX)?;
     let rows = match store.ask(sql, given).await {
         Err(error) if sqlstate(&error).as_deref() == Some(FORBIDDEN) => {
-            return Ok(Finding::fine(NAME, "the plan of a claim was not looked at, this role may not claim"));
+            return Ok(Finding::not_examined(NAME, "this role may not claim, and so not ask for the plan"));
         }
         answer => answer?,
     };

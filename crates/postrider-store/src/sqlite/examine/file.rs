@@ -51,7 +51,7 @@ fn file_system(mounts: &str, path: &Path) -> Finding {
             "move the file to a local disk, and run all programs that use it on that machine",
         ),
         Some((_, kind)) => Finding::fine(NAME, format!("the file is on {kind}")),
-        None => Finding::fine(NAME, "the file system could not be told"),
+        None => Finding::not_examined(NAME, "it cannot be told which file system the file is on"),
     }
 }
 
