@@ -41,6 +41,6 @@ pub use operate::Operator;
 pub use outcome::{Outcome, PublishError};
 pub use retry::{ExponentialBackoff, RetryPolicy};
 pub use route::{Destination, Route, Router};
-pub use sink::{Sink, callback};
+pub use sink::{BatchFor, Sink, callback};
 pub use state::State;
 pub use store::{ClaimedMessage, Payload, Scope, Settled, Store, StoreError, StoreErrorKind};

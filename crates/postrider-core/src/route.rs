@@ -13,7 +13,7 @@ use wildmatch::WildMatch;
 
 use crate::breaker::{BreakerConfig, Turnstile};
 use crate::outcome::Outcome;
-use crate::sink::Sink;
+use crate::sink::{BatchFor, Sink};
 use crate::store::ClaimedMessage;
 
 /// How long a message waits that no route is for, before it is looked at again.
@@ -224,8 +224,12 @@ impl Sink for Router {
         self.routes.iter().map(|route| route.sink.concurrency()).sum()
     }
 
-    fn batch_key(&self, message: &ClaimedMessage) -> u64 {
-        self.route(message).map_or(u64::MAX, |route| route as u64)
+    /// By route, and never more than its sink takes: what has to be sent in several calls would not be done in time.
+    fn batch_for(&self, message: &ClaimedMessage) -> BatchFor {
+        match self.route(message) {
+            Some(at) => BatchFor { key: at as u64, limit: self.routes[at].sink.batch_for(message).limit },
+            None => BatchFor { key: u64::MAX, limit: self.max_batch() },
+        }
     }
 
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
