@@ -31,6 +31,7 @@ pub mod sink;
 pub mod state;
 pub mod store;
 pub mod trace;
+pub mod turns;
 
 pub use breaker::{Breaker, BreakerConfig, Gate};
 pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs};

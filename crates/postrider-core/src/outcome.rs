@@ -19,8 +19,9 @@ pub enum Outcome {
     },
     /// The destination will never take the message; it becomes dead at once.
     Reject(String),
-    /// Nothing was sent, because the destination has no room or is left alone for a while. The message is given back
-    /// with its attempt and comes again after the wait, so this costs it nothing however often it happens.
+    /// Nothing was sent, because the destination has no room or is left alone for a while; or it was the trial of a
+    /// destination that is known to be down. The message is given back with its attempt and comes again after the
+    /// wait, so this costs it nothing however often it happens.
     Busy {
         /// When to come again.
         after: Duration,

@@ -31,6 +31,12 @@ pub trait Sink: Send + Sync + 'static {
         BatchFor { key: 0, limit: self.max_batch() }
     }
 
+    /// Whether this sink leaves destinations that are down alone by itself, and answers [`Outcome::Busy`] for their
+    /// messages. Then the dispatcher's breaker stays out of it: claiming never stops for one of several destinations.
+    fn minds_outages(&self) -> bool {
+        false
+    }
+
     /// Publishes a batch and answers one outcome per message, in the same order. A message that fails
     /// fails alone.
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome>;
