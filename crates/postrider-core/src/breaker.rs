@@ -227,7 +227,7 @@ impl Pass<'_> {
             Outcome::Retry { .. } | Outcome::Unknown(_) => {
                 state.breaker.failed(self.id, Instant::now());
             }
-            Outcome::Busy { .. } => {}
+            Outcome::Busy { .. } | Outcome::Unsendable(_) => {}
         }
         match outcome {
             Outcome::Retry { after, why } if was_down => state.busy(after.unwrap_or_default(), why),
@@ -358,6 +358,24 @@ mod tests {
             let _counts = turnstile.enter(Uuid::now_v7()).expect("open").leave(Outcome::retry("no"));
         }
         assert!(wait(&turnstile) < Duration::from_secs(2), "the next outage begins with an empty queue");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_sent_says_nothing_of_the_destination() {
+        let turnstile = Turnstile::new(CONFIG);
+        let unsendable = Outcome::Unsendable("no key".into());
+        for id in 1..=3 {
+            let _counts = turnstile.enter(Uuid::from_u128(id)).expect("open").leave(Outcome::retry("no"));
+            let pass = turnstile.enter(Uuid::from_u128(id + 10));
+            if let Ok(pass) = pass {
+                assert_eq!(pass.leave(unsendable.clone()), unsendable);
+            }
+        }
+        assert!(turnstile.is_shut(), "the failures are still counted");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(turnstile.enter(Uuid::from_u128(20)).expect("the trial").leave(unsendable.clone()), unsendable);
+        assert!(turnstile.is_shut(), "it does not close");
+        assert!(turnstile.enter(Uuid::from_u128(21)).is_ok(), "the next one is the trial");
     }
 
     #[tokio::test(start_paused = true)]

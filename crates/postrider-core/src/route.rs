@@ -12,6 +12,7 @@ use futures::future::join_all;
 use wildmatch::WildMatch;
 
 use crate::breaker::{BreakerConfig, Pass, Turnstile};
+use crate::dispatch::DEFAULT_NAME;
 use crate::outcome::Outcome;
 use crate::sink::{BatchFor, Sink};
 use crate::store::ClaimedMessage;
@@ -194,6 +195,7 @@ impl Route {
 /// its messages keep their attempts, but for the failures that open it. A message that no route is for waits, with its
 /// attempts, until there is one.
 pub struct Router {
+    name: String,
     routes: Vec<Route>,
     /// By the sinks' names.
     turnstiles: BTreeMap<String, Turnstile>,
@@ -203,7 +205,13 @@ impl Router {
     /// A router over routes in their order of precedence.
     pub fn new(routes: Vec<Route>, breaker: BreakerConfig) -> Self {
         let turnstile = |route: &Route| (route.sink_name.clone(), Turnstile::new(breaker));
-        Self { turnstiles: routes.iter().map(turnstile).collect(), routes }
+        Self { name: DEFAULT_NAME.into(), turnstiles: routes.iter().map(turnstile).collect(), routes }
+    }
+
+    /// The name of the dispatcher that it serves, for metrics and logs; `postrider` unless it is given.
+    pub fn named(mut self, dispatcher: impl Into<String>) -> Self {
+        self.name = dispatcher.into();
+        self
     }
 
     /// The sinks, each once.
@@ -253,8 +261,14 @@ impl Sink for Router {
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         let Some(first) = batch.first() else { return Vec::new() };
         let Some(route) = self.route(first).map(|at| &self.routes[at]) else {
-            metrics::counter!("postrider_unrouted_total").increment(batch.len() as u64);
-            tracing::warn!(namespace = first.namespace, topic = first.topic, "no route is for this message; it waits");
+            let dispatcher = self.name.clone();
+            metrics::counter!("postrider_unrouted_total", "dispatcher" => dispatcher).increment(batch.len() as u64);
+            tracing::warn!(
+                dispatcher = self.name,
+                namespace = first.namespace,
+                topic = first.topic,
+                "no route is for this message; it waits"
+            );
             let why = "no route is for this message; add one".to_owned();
             return vec![Outcome::Busy { after: UNROUTED_WAIT, why }; batch.len()];
         };

@@ -83,7 +83,7 @@ async fn a_line_holds_all_of_a_message() {
     second.headers.insert("content-type".into(), "image/png".into());
     let broken = message("broken", Payload::Json("{".into()));
     let outcomes = sink(&paper).publish(&[first.clone(), broken, second.clone()]).await;
-    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Reject("its payload is not JSON".into()), Outcome::Accepted]);
+    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Unsendable("its payload is not JSON".into()), Outcome::Accepted]);
     let (flushed, written) = paper.ends();
     assert_eq!(flushed, written, "flushed before it counts");
     let expected = json!({

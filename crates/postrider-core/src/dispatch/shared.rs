@@ -121,6 +121,8 @@ impl Shared {
             Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => {
                 breaker.worked();
             }
+            // In a trial the next message is tried at once; this one is dead, so that this comes to an end.
+            Outcome::Unsendable(_) => {}
             Outcome::Busy { .. } => breaker.had_no_room(Instant::now()),
             Outcome::Retry { .. } | Outcome::Unknown(_) => {
                 breaker.failed(id, Instant::now());

@@ -267,7 +267,7 @@ impl HttpSink {
         let made = url.and_then(|url| Ok((url, content(format, &shared.source, message, &shared.headers)?)));
         let (url, mut content) = match made {
             Ok(made) => made,
-            Err(why) => return Outcome::Reject(why),
+            Err(why) => return Outcome::Unsendable(why),
         };
         let request = match self.lane.enter(message.id, self.shared.has_one_origin()).await {
             Ok(request) => request,
