@@ -8,11 +8,14 @@
 //!     └──────────────────────────────────────────── it worked ──────────────────┘
 //! ```
 //!
-//! What fails while the breaker is not closed is given back with its attempt, so an outage of any length costs
-//! the backlog nothing. Failures are counted by message: one poisoned message that fails ten times is one.
+//! The failures that open the breaker cost one attempt each. What fails while it is not closed is given back with its
+//! attempt, so an outage of any length costs the backlog nothing more. Failures are counted by message: one poisoned
+//! message that fails ten times is one. A message that cannot even be sent counts neither way.
 //!
-//! The dispatcher has one for its sink. A sink with many destinations may have one for each, and answer
-//! [`Outcome::Busy`](crate::Outcome::Busy) while it is not closed.
+//! The dispatcher has one for its sink. A sink with several destinations has a [`Turnstile`] for each instead, answers
+//! [`Outcome::Busy`](crate::Outcome::Busy) while that is shut, and says so with
+//! [`Sink::minds_outages`](crate::Sink::minds_outages): the dispatcher's breaker stays out of it then, because the
+//! backlog of one destination must not stop the others.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -133,7 +136,8 @@ impl Breaker {
 
 /// A breaker for one of the destinations behind a sink. While it is not closed one message at a time goes through as
 /// a trial, and the others are answered [`Outcome::Busy`], so that an outage of one destination neither holds up the
-/// others nor costs its own backlog any attempts.
+/// others nor costs its own backlog any attempts but those of the failures that shut it. What is not let through comes
+/// back in [turns](crate::turns), not all at once.
 #[derive(Debug)]
 pub struct Turnstile {
     state: Mutex<State>,

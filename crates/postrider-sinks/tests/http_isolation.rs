@@ -191,6 +191,36 @@ async fn r58_a_dead_endpoint_costs_its_messages_no_attempts_once_it_is_known() {
     assert_eq!(server.take().len(), 1, "it was tried");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r58_nor_does_one_that_hangs_and_what_cannot_be_sent_does_not_hide_it() {
+    let server = Server::start(|_| Reply::Silence).await;
+    let mut config = local();
+    config.timeout = Duration::from_millis(150);
+    config.connect_timeout = Duration::from_millis(100);
+    config.breaker_failures = 3;
+    config.breaker_first_pause = Duration::from_millis(200);
+    let client = HttpClient::new(&config).expect("a client");
+    let hangs = client.sink(destination(&server.url("/{key}"))).expect("a sink");
+    assert!(!hangs.minds_outages(), "a single origin is left to the dispatcher");
+    let elsewhere = Server::start(|_| status(200)).await;
+    let _other = client.sink(destination(&elsewhere.url("/"))).expect("a sink");
+    assert!(hangs.minds_outages());
+    let keyed = || {
+        let mut keyed = message("n", "t", json("1"));
+        keyed.key = Some("k".into());
+        keyed
+    };
+    for _ in 0..3 {
+        assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "unknown");
+        assert_eq!(hangs.publish(&[message("n", "t", json("1"))]).await[0].kind(), "unsendable");
+    }
+    assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "busy", "it is left alone");
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let before = server.take().len();
+    assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "busy", "a trial that hangs costs no attempt");
+    assert_eq!((before, server.take().len()), (3, 1), "it was tried");
+}
+
 #[test]
 fn requests_are_counted_by_sink_and_class_only() {
     let recorder = DebuggingRecorder::new();

@@ -87,7 +87,8 @@ fn s0_6_outcomes_latencies_backlog_and_dead_rows_are_metrics() {
 #[test]
 fn payloads_headers_and_error_texts_never_reach_a_log() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+    let subscriber = subscriber.with_writer(log.clone()).finish();
     tracing::subscriber::with_default(subscriber, || {
         let secret = serde_json::json!({ "card": "canary-payload" });
         let marked = |topic| Message::json("shop", topic, &secret).header("authorization", "canary-header");
