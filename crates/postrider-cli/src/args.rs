@@ -370,7 +370,10 @@ pub enum Finished {
 
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// The most entries, the newest first.
+    /// Only entries before this number, to go on with a list.
+    #[arg(long, value_name = "NUMBER")]
+    pub before: Option<i64>,
+    /// The most entries, the newest first; up to 1000.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u32,
     /// Print JSON lines.

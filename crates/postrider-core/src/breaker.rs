@@ -8,11 +8,14 @@
 //!     └──────────────────────────────────────────── it worked ──────────────────┘
 //! ```
 //!
-//! What fails while the breaker is not closed is given back with its attempt, so an outage of any length costs
-//! the backlog nothing. Failures are counted by message: one poisoned message that fails ten times is one.
+//! The failures that open the breaker cost one attempt each. What fails while it is not closed is given back with its
+//! attempt, so an outage of any length costs the backlog nothing more. Failures are counted by message: one poisoned
+//! message that fails ten times is one. A message that cannot even be sent counts neither way.
 //!
-//! The dispatcher has one for its sink. A sink with many destinations may have one for each, and answer
-//! [`Outcome::Busy`](crate::Outcome::Busy) while it is not closed.
+//! The dispatcher has one for its sink. A sink with several destinations has a [`Turnstile`] for each instead, answers
+//! [`Outcome::Busy`](crate::Outcome::Busy) while that is shut, and says so with
+//! [`Sink::minds_outages`](crate::Sink::minds_outages): the dispatcher's breaker stays out of it then, because the
+//! backlog of one destination must not stop the others.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,6 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::outcome::Outcome;
+use crate::turns::Turns;
 
 /// When to stop claiming because the sink is down, and how often to try it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,28 +136,46 @@ impl Breaker {
 
 /// A breaker for one of the destinations behind a sink. While it is not closed one message at a time goes through as
 /// a trial, and the others are answered [`Outcome::Busy`], so that an outage of one destination neither holds up the
-/// others nor costs its own backlog any attempts.
+/// others nor costs its own backlog any attempts but those of the failures that shut it. What is not let through comes
+/// back in [turns](crate::turns), not all at once.
 #[derive(Debug)]
 pub struct Turnstile {
-    state: Mutex<Turn>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct State {
     breaker: Breaker,
     trying: bool,
+    turns: Turns,
 }
 
-/// How long a message waits while another one is the trial.
-const TRIAL_WAIT: Duration = Duration::from_secs(1);
+/// The shortest and the longest time after which a message that was not let through comes again.
+const TURNS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// From one of them to the next: a hundred per second are no load for the database.
+const STEP: Duration = Duration::from_millis(10);
+
+impl State {
+    /// What to say of a message that is not let through, or comes back from a destination that is known to be down.
+    fn busy(&mut self, at_least: Duration, why: String) -> Outcome {
+        let now = Instant::now();
+        let pause = match self.breaker.gate(now) {
+            Gate::ShutUntil(then) => then - now,
+            Gate::Open | Gate::Trial => Duration::ZERO,
+        };
+        let turn = self.turns.next(now, STEP, pause, fastrand::f64());
+        Outcome::Busy { after: turn.max(at_least), why }
+    }
+}
 
 impl Turnstile {
     /// An open way, until failures shut it.
     pub fn new(config: BreakerConfig) -> Self {
-        Self { state: Mutex::new(Turn { breaker: Breaker::new(config), trying: false }) }
+        let turns = Turns::new(TURNS.0, TURNS.1);
+        Self { state: Mutex::new(State { breaker: Breaker::new(config), trying: false, turns }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,23 +186,24 @@ impl Turnstile {
 
     /// Lets a message through, or answers what to say of it instead.
     pub fn enter(&self, id: Uuid) -> Result<Pass<'_>, Outcome> {
-        let now = Instant::now();
-        let mut turn = self.lock();
-        let trial = match turn.breaker.gate(now) {
+        let mut state = self.lock();
+        let trial = match state.breaker.gate(Instant::now()) {
             Gate::Open => false,
-            Gate::Trial if !turn.trying => true,
-            Gate::Trial => return Err(busy(TRIAL_WAIT)),
-            Gate::ShutUntil(then) => return Err(busy(then - now)),
+            Gate::Trial if !state.trying => true,
+            Gate::Trial | Gate::ShutUntil(_) => return Err(state.busy(Duration::ZERO, LEFT_ALONE.into())),
         };
-        turn.trying |= trial;
-        drop(turn);
+        state.trying |= trial;
+        drop(state);
         Ok(Pass { turnstile: self, id, trial, left: false })
+    }
+
+    /// What to say of a message that does not even try to get through. Each one gets a turn of its own.
+    pub fn refuse(&self) -> Outcome {
+        self.lock().busy(Duration::ZERO, LEFT_ALONE.into())
     }
 }
 
-fn busy(after: Duration) -> Outcome {
-    Outcome::Busy { after, why: "the destination is down and left alone for a while".into() }
-}
+const LEFT_ALONE: &str = "the destination is down and left alone for a while";
 
 /// Leave to publish one message. If it is dropped before an outcome was given, the publish was cut off and counts as
 /// failed.
@@ -193,35 +216,38 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Notes how the publish ended. A failed trial that sent nothing becomes [`Outcome::Busy`], because it costs no
-    /// attempt.
+    /// Notes how the publish ended. What fails when the destination was known to be down becomes [`Outcome::Busy`],
+    /// because it costs no attempt: a trial, and what was under way when the others failed.
     pub fn leave(mut self, outcome: Outcome) -> Outcome {
         self.left = true;
-        let mut turn = self.turnstile.lock();
+        let mut state = self.turnstile.lock();
+        let was_down = state.breaker.is_open();
         match &outcome {
-            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => turn.breaker.worked(),
-            Outcome::Retry { .. } | Outcome::Unknown(_) => turn.breaker.failed(self.id, Instant::now()),
-            Outcome::Busy { .. } => false,
-        };
-        let gate = turn.breaker.gate(Instant::now());
-        drop(turn);
-        match (outcome, gate) {
-            (Outcome::Retry { after, why }, Gate::ShutUntil(then)) if self.trial => {
-                let pause = then.saturating_duration_since(Instant::now());
-                Outcome::Busy { after: after.unwrap_or_default().max(pause), why }
+            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => {
+                if state.breaker.worked() {
+                    state.turns.clear();
+                }
             }
-            (outcome, _) => outcome,
+            Outcome::Retry { .. } | Outcome::Unknown(_) => {
+                state.breaker.failed(self.id, Instant::now());
+            }
+            Outcome::Busy { .. } | Outcome::Unsendable(_) => {}
+        }
+        match outcome {
+            Outcome::Retry { after, why } if was_down => state.busy(after.unwrap_or_default(), why),
+            Outcome::Unknown(why) if was_down => state.busy(Duration::ZERO, why),
+            outcome => outcome,
         }
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut turn = self.turnstile.lock();
+        let mut state = self.turnstile.lock();
         if !self.left {
-            turn.breaker.failed(self.id, Instant::now());
+            state.breaker.failed(self.id, Instant::now());
         }
-        turn.trying &= !self.trial;
+        state.trying &= !self.trial;
     }
 }
 
@@ -296,6 +322,74 @@ mod tests {
         assert_eq!(breaker.gate(now), Gate::ShutUntil(now + Duration::from_secs(1)));
     }
 
+    /// Whether a message shall come again after about so many seconds.
+    fn about(outcome: &Outcome, seconds: u64) -> bool {
+        let wait = Duration::from_secs(seconds);
+        matches!(outcome, Outcome::Busy { after, .. }
+            if (wait.mul_f64(0.75)..=wait.mul_f64(1.25) + 2 * STEP).contains(after))
+    }
+
+    fn shut() -> Turnstile {
+        let turnstile = Turnstile::new(CONFIG);
+        for id in 1..=3 {
+            let _counts = turnstile.enter(Uuid::from_u128(id)).expect("open").leave(Outcome::retry("no"));
+        }
+        assert!(turnstile.is_shut());
+        turnstile
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_let_through_comes_back_in_turns() {
+        let turnstile = shut();
+        let wait = |turnstile: &Turnstile| match turnstile.enter(Uuid::now_v7()).expect_err("shut") {
+            Outcome::Busy { after, .. } => after,
+            other => panic!("{other:?}"),
+        };
+        let mut waits: Vec<Duration> = (0..10_000).map(|_| wait(&turnstile)).collect();
+        waits.sort();
+        let (least, most) = (waits[0], waits[9_999]);
+        assert!(least >= Duration::from_millis(750) && least < Duration::from_secs(2), "{least:?}");
+        assert!(most - least >= Duration::from_secs(60) && most <= Duration::from_secs(130), "{most:?}");
+        let busiest = waits.windows(250).map(|some| some[249] - some[0]).min().expect("many");
+        assert!(busiest > Duration::from_millis(500), "250 came back within {busiest:?}");
+
+        let longest = (0..100_000).map(|_| wait(&turnstile)).max().expect("many");
+        assert!(longest <= Duration::from_secs(375), "{longest:?}");
+
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(turnstile.enter(Uuid::now_v7()).expect("the trial").leave(Outcome::Accepted), Outcome::Accepted);
+        for _ in 0..3 {
+            let _counts = turnstile.enter(Uuid::now_v7()).expect("open").leave(Outcome::retry("no"));
+        }
+        assert!(wait(&turnstile) < Duration::from_secs(2), "the next outage begins with an empty queue");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_sent_says_nothing_of_the_destination() {
+        let turnstile = Turnstile::new(CONFIG);
+        let unsendable = Outcome::Unsendable("no key".into());
+        for id in 1..=3 {
+            let _counts = turnstile.enter(Uuid::from_u128(id)).expect("open").leave(Outcome::retry("no"));
+            let pass = turnstile.enter(Uuid::from_u128(id + 10));
+            if let Ok(pass) = pass {
+                assert_eq!(pass.leave(unsendable.clone()), unsendable);
+            }
+        }
+        assert!(turnstile.is_shut(), "the failures are still counted");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(turnstile.enter(Uuid::from_u128(20)).expect("the trial").leave(unsendable.clone()), unsendable);
+        assert!(turnstile.is_shut(), "it does not close");
+        assert!(turnstile.enter(Uuid::from_u128(21)).is_ok(), "the next one is the trial");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_under_way_when_it_shut_costs_no_attempt() {
+        let turnstile = Turnstile::new(CONFIG);
+        let passes: Vec<_> = (1..=5).map(|id| turnstile.enter(Uuid::from_u128(id)).expect("open")).collect();
+        let kinds: Vec<_> = passes.into_iter().map(|pass| pass.leave(Outcome::retry("no")).kind()).collect();
+        assert_eq!(kinds, ["retry", "retry", "retry", "busy", "busy"]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_turnstile_lets_one_trial_through_and_gives_the_others_their_attempts_back() {
         let turnstile = Turnstile::new(CONFIG);
@@ -305,15 +399,20 @@ mod tests {
         }
         assert!(turnstile.is_shut());
         let refused = turnstile.enter(Uuid::from_u128(4)).expect_err("shut");
-        assert!(matches!(refused, Outcome::Busy { after, .. } if after == Duration::from_secs(1)), "{refused:?}");
+        assert!(about(&refused, 1), "{refused:?}");
 
         tokio::time::advance(Duration::from_secs(1)).await;
         let trial = turnstile.enter(Uuid::from_u128(5)).expect("the trial");
         assert!(matches!(turnstile.enter(Uuid::from_u128(6)), Err(Outcome::Busy { .. })), "one at a time");
         let failed = trial.leave(Outcome::retry("still no"));
-        assert!(matches!(failed, Outcome::Busy { after, .. } if after == Duration::from_secs(2)), "{failed:?}");
+        assert!(about(&failed, 2), "{failed:?}");
 
         tokio::time::advance(Duration::from_secs(2)).await;
+        let trial = turnstile.enter(Uuid::from_u128(8)).expect("another trial");
+        let failed = trial.leave(Outcome::Unknown("no answer".into()));
+        assert!(about(&failed, 3), "nor does one that hangs cost an attempt: {failed:?}");
+
+        tokio::time::advance(Duration::from_secs(3)).await;
         let trial = turnstile.enter(Uuid::from_u128(7)).expect("the next trial");
         assert_eq!(trial.leave(Outcome::Accepted), Outcome::Accepted);
         assert!(!turnstile.is_shut());

@@ -31,6 +31,7 @@ pub mod sink;
 pub mod state;
 pub mod store;
 pub mod trace;
+pub mod turns;
 
 pub use breaker::{Breaker, BreakerConfig, Gate};
 pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs};
@@ -41,6 +42,6 @@ pub use operate::Operator;
 pub use outcome::{Outcome, PublishError};
 pub use retry::{ExponentialBackoff, RetryPolicy};
 pub use route::{Destination, Route, Router};
-pub use sink::{Sink, callback};
+pub use sink::{BatchFor, Sink, callback};
 pub use state::State;
 pub use store::{ClaimedMessage, Payload, Scope, Settled, Store, StoreError, StoreErrorKind};

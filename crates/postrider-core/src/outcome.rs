@@ -19,8 +19,12 @@ pub enum Outcome {
     },
     /// The destination will never take the message; it becomes dead at once.
     Reject(String),
-    /// Nothing was sent, because the destination has no room or is left alone for a while. The message is given back
-    /// with its attempt and comes again after the wait, so this costs it nothing however often it happens.
+    /// This message cannot be sent to this sink. Nothing was sent; it becomes dead at once, and it says nothing of the
+    /// destination.
+    Unsendable(String),
+    /// Nothing was sent, because the destination has no room or is left alone for a while; or it was the trial of a
+    /// destination that is known to be down. The message is given back with its attempt and comes again after the
+    /// wait, so this costs it nothing however often it happens.
     Busy {
         /// When to come again.
         after: Duration,
@@ -44,6 +48,7 @@ impl Outcome {
             Self::Duplicate => "duplicate",
             Self::Retry { .. } => "retry",
             Self::Reject(_) => "reject",
+            Self::Unsendable(_) => "unsendable",
             Self::Busy { .. } => "busy",
             Self::Unknown(_) => "unknown",
         }
@@ -64,6 +69,7 @@ pub struct PublishError {
 enum Policy {
     Retry(Option<Duration>),
     Reject,
+    Unsendable,
     Unknown,
 }
 
@@ -78,9 +84,15 @@ impl PublishError {
         Self { policy: Policy::Retry(Some(after)), why: why.into() }
     }
 
-    /// Never try again: the message becomes dead.
+    /// Never try again, because the destination refused it: the message becomes dead.
     pub fn reject(why: impl Into<String>) -> Self {
         Self { policy: Policy::Reject, why: why.into() }
+    }
+
+    /// Never try again, because it cannot even be sent: the message becomes dead. Other than a reject this is no sign
+    /// that the destination works.
+    pub fn unsendable(why: impl Into<String>) -> Self {
+        Self { policy: Policy::Unsendable, why: why.into() }
     }
 
     /// It may have arrived or not; try again by the retry policy.
@@ -94,6 +106,7 @@ impl From<PublishError> for Outcome {
         match error.policy {
             Policy::Retry(after) => Self::Retry { after, why: error.why },
             Policy::Reject => Self::Reject(error.why),
+            Policy::Unsendable => Self::Unsendable(error.why),
             Policy::Unknown => Self::Unknown(error.why),
         }
     }
@@ -152,6 +165,7 @@ mod tests {
             Outcome::Retry { after: Some(after), why: "busy".into() }
         );
         assert_eq!(Outcome::from(PublishError::reject("bad")), Outcome::Reject("bad".into()));
+        assert_eq!(Outcome::from(PublishError::unsendable("no key")), Outcome::Unsendable("no key".into()));
         assert_eq!(Outcome::from(PublishError::unknown("?")), Outcome::Unknown("?".into()));
     }
 }

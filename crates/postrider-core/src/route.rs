@@ -1,7 +1,7 @@
 //! Routes: which sink a message goes to, and under which destination name.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use wildmatch::WildMatch;
 
-use crate::breaker::{BreakerConfig, Turnstile};
+use crate::breaker::{BreakerConfig, Pass, Turnstile};
+use crate::dispatch::DEFAULT_NAME;
 use crate::outcome::Outcome;
-use crate::sink::Sink;
+use crate::sink::{BatchFor, Sink};
 use crate::store::ClaimedMessage;
 
 /// How long a message waits that no route is for, before it is looked at again.
@@ -191,22 +192,47 @@ impl Route {
 /// A sink that hands each message to the sink of the first route that matches it.
 ///
 /// If routes lead to several sinks, each has a breaker of its own: one that is down does not hold up the others, and
-/// its messages keep their attempts. A message that no route is for waits, with its attempts, until there is one.
+/// its messages keep their attempts, but for the failures that open it. A message that no route is for waits, with its
+/// attempts, until there is one.
 pub struct Router {
+    name: String,
     routes: Vec<Route>,
+    /// By the sinks' names.
     turnstiles: BTreeMap<String, Turnstile>,
 }
 
 impl Router {
     /// A router over routes in their order of precedence.
     pub fn new(routes: Vec<Route>, breaker: BreakerConfig) -> Self {
-        let mut turnstiles: BTreeMap<String, Turnstile> =
-            routes.iter().map(|route| (route.sink_name.clone(), Turnstile::new(breaker))).collect();
-        if turnstiles.len() < 2 {
-            // The dispatcher's own breaker minds a single sink.
-            turnstiles.clear();
+        let turnstile = |route: &Route| (route.sink_name.clone(), Turnstile::new(breaker));
+        Self { name: DEFAULT_NAME.into(), turnstiles: routes.iter().map(turnstile).collect(), routes }
+    }
+
+    /// The name of the dispatcher that it serves, for metrics and logs; `postrider` unless it is given.
+    pub fn named(mut self, dispatcher: impl Into<String>) -> Self {
+        self.name = dispatcher.into();
+        self
+    }
+
+    /// The sinks, each once.
+    fn sinks(&self) -> Vec<(&str, &dyn Sink)> {
+        let mut seen = HashSet::new();
+        let new = |route: &&Route| seen.insert(Arc::as_ptr(&route.sink).cast::<()>());
+        self.routes.iter().filter(new).map(|route| (route.sink_name.as_str(), &*route.sink)).collect()
+    }
+
+    async fn publish_on(&self, route: &Route, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        // The dispatcher's own breaker minds a single sink, unless that does so itself.
+        let ours = self.minds_outages() && !route.sink.minds_outages();
+        let turnstile = self.turnstiles.get(&route.sink_name).filter(|_| ours);
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for part in batch.chunks(route.sink.max_batch().max(1)) {
+            match turnstile {
+                None => outcomes.extend(publish(&*route.sink, part).await),
+                Some(turnstile) => outcomes.extend(publish_through(turnstile, &*route.sink, part).await),
+            }
         }
-        Self { routes, turnstiles }
+        outcomes
     }
 
     fn route(&self, message: &ClaimedMessage) -> Option<usize> {
@@ -224,39 +250,41 @@ impl Sink for Router {
         self.routes.iter().map(|route| route.sink.concurrency()).sum()
     }
 
-    fn batch_key(&self, message: &ClaimedMessage) -> u64 {
-        self.route(message).map_or(u64::MAX, |route| route as u64)
+    /// By route, and never more than its sink takes: what has to be sent in several calls would not be done in time.
+    fn batch_for(&self, message: &ClaimedMessage) -> BatchFor {
+        match self.route(message) {
+            Some(at) => BatchFor { key: at as u64, limit: self.routes[at].sink.batch_for(message).limit },
+            None => BatchFor { key: u64::MAX, limit: self.max_batch() },
+        }
     }
 
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         let Some(first) = batch.first() else { return Vec::new() };
         let Some(route) = self.route(first).map(|at| &self.routes[at]) else {
-            metrics::counter!("postrider_unrouted_total").increment(batch.len() as u64);
-            tracing::warn!(namespace = first.namespace, topic = first.topic, "no route is for this message; it waits");
+            let dispatcher = self.name.clone();
+            metrics::counter!("postrider_unrouted_total", "dispatcher" => dispatcher).increment(batch.len() as u64);
+            tracing::warn!(
+                dispatcher = self.name,
+                namespace = first.namespace,
+                topic = first.topic,
+                "no route is for this message; it waits"
+            );
             let why = "no route is for this message; add one".to_owned();
             return vec![Outcome::Busy { after: UNROUTED_WAIT, why }; batch.len()];
         };
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for part in batch.chunks(route.sink.max_batch().max(1)) {
-            match self.turnstiles.get(&route.sink_name) {
-                None => outcomes.extend(route.sink.publish(part).await),
-                Some(turnstile) => outcomes.extend(publish_through(turnstile, &*route.sink, part).await),
-            }
-        }
-        outcomes
+        self.publish_on(route, batch).await
+    }
+
+    /// With several sinks it minds those that do not mind outages themselves.
+    fn minds_outages(&self) -> bool {
+        self.turnstiles.len() > 1 || self.routes.iter().any(|route| route.sink.minds_outages())
     }
 
     /// Ready if any of its sinks is: the messages of the others are given back meanwhile.
     async fn ready(&self) -> Result<(), String> {
-        let mut sinks: Vec<(&str, &Arc<dyn Sink>)> =
-            self.routes.iter().map(|route| (route.sink_name.as_str(), &route.sink)).collect();
-        sinks.dedup_by(|one, other| Arc::ptr_eq(one.1, other.1));
-        let answers = join_all(
-            sinks
-                .iter()
-                .map(|(name, sink)| async move { sink.ready().await.map_err(|why| format!("sink {name:?}: {why}")) }),
-        );
-        let answers = answers.await;
+        let ready =
+            async |(name, sink): (&str, &dyn Sink)| sink.ready().await.map_err(|why| format!("sink {name:?}: {why}"));
+        let answers = join_all(self.sinks().into_iter().map(ready)).await;
         if answers.is_empty() || answers.iter().any(Result::is_ok) {
             return Ok(());
         }
@@ -264,29 +292,23 @@ impl Sink for Router {
     }
 }
 
+/// Exactly one outcome per message, so that none gets another one's.
+async fn publish(sink: &dyn Sink, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+    let mut outcomes = sink.publish(batch).await;
+    outcomes.resize_with(batch.len(), || Outcome::Unknown("the sink gave no outcome for this message".into()));
+    outcomes
+}
+
 /// Publishes what the turnstile lets through: all of a batch, or one message as a trial.
 async fn publish_through(turnstile: &Turnstile, sink: &dyn Sink, batch: &[ClaimedMessage]) -> Vec<Outcome> {
-    let mut passes = Vec::with_capacity(batch.len());
-    let mut refused = None;
-    for message in batch {
-        match turnstile.enter(message.id) {
-            Ok(pass) => passes.push(pass),
-            Err(busy) => {
-                refused = Some(busy);
-                break;
-            }
-        }
-    }
-    let mut published = match passes.len() {
+    let passes: Vec<Pass<'_>> = batch.iter().map_while(|message| turnstile.enter(message.id).ok()).collect();
+    let published = match passes.len() {
         0 => Vec::new(),
-        through => sink.publish(&batch[..through]).await,
+        through => publish(sink, &batch[..through]).await,
     };
-    published.resize_with(passes.len(), || Outcome::Unknown("the sink gave no outcome for this message".into()));
     let mut outcomes: Vec<Outcome> =
         passes.into_iter().zip(published).map(|(pass, outcome)| pass.leave(outcome)).collect();
-    if let Some(busy) = refused {
-        outcomes.resize(batch.len(), busy);
-    }
+    outcomes.resize_with(batch.len(), || turnstile.refuse());
     outcomes
 }
 
@@ -296,6 +318,7 @@ mod tests {
     use crate::lease::{Lease, RowAddress};
     use crate::sink::callback;
     use crate::store::Payload;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use uuid::Uuid;
 
     fn message(namespace: &str, topic: &str) -> ClaimedMessage {
@@ -360,6 +383,40 @@ mod tests {
         }
         let outcome = router.publish(&[message("billing", "charge")]).await;
         assert!(matches!(outcome.as_slice(), [Outcome::Busy { .. }]), "{outcome:?}");
+    }
+
+    struct Asked(AtomicUsize);
+
+    #[async_trait]
+    impl Sink for Asked {
+        async fn publish(&self, _batch: &[ClaimedMessage]) -> Vec<Outcome> {
+            Vec::new()
+        }
+
+        async fn ready(&self) -> Result<(), String> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err("down".into())
+        }
+    }
+
+    #[tokio::test]
+    async fn each_sink_is_asked_once_whether_it_is_ready() {
+        let (one, other) = (Arc::new(Asked(AtomicUsize::new(0))), Arc::new(Asked(AtomicUsize::new(0))));
+        let routes =
+            vec![Route::to("one", one.clone()), Route::to("other", other.clone()), Route::to("one", one.clone())];
+        let router = Router::new(routes, BreakerConfig::default());
+        assert_eq!(router.ready().await, Err("sink \"one\": down; sink \"other\": down".into()));
+        assert_eq!((one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn a_router_minds_outages_if_it_leads_to_several_sinks() {
+        let sink = || -> Arc<dyn Sink> { Arc::new(callback(|_| async { Ok::<(), crate::PublishError>(()) })) };
+        let minds = |routes| Router::new(routes, BreakerConfig::default()).minds_outages();
+        assert!(!minds(vec![Route::to("a", sink()).topic("x"), Route::to("a", sink())]));
+        assert!(minds(vec![Route::to("a", sink()).topic("x"), Route::to("b", sink())]));
+        let inner = Router::new(vec![Route::to("a", sink()), Route::to("b", sink())], BreakerConfig::default());
+        assert!(minds(vec![Route::to("c", Arc::new(inner))]), "a sink that minds itself");
     }
 
     #[tokio::test]

@@ -24,11 +24,17 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
-    /// Only messages for which this is the same share a batch. A sink that leads to several others keeps their
-    /// messages apart by it.
-    fn batch_key(&self, message: &ClaimedMessage) -> u64 {
+    /// Which batch a message belongs to. A sink that leads to several others keeps their messages apart by it, and
+    /// their limits.
+    fn batch_for(&self, message: &ClaimedMessage) -> BatchFor {
         let _ = message;
-        0
+        BatchFor { key: 0, limit: self.max_batch() }
+    }
+
+    /// Whether this sink leaves destinations that are down alone by itself, and answers [`Outcome::Busy`] for their
+    /// messages. Then the dispatcher's breaker stays out of it: claiming never stops for one of several destinations.
+    fn minds_outages(&self) -> bool {
+        false
     }
 
     /// Publishes a batch and answers one outcome per message, in the same order. A message that fails
@@ -40,6 +46,15 @@ pub trait Sink: Send + Sync + 'static {
     async fn ready(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Which messages share a call of [`Sink::publish`], and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchFor {
+    /// Only messages for which this is the same share a batch.
+    pub key: u64,
+    /// The most messages in a batch of this key.
+    pub limit: usize,
 }
 
 /// Makes a sink of a closure: `Ok` is delivered, an error says whether to retry (see [`PublishError`]).

@@ -120,6 +120,44 @@ async fn r58_one_dead_or_slow_endpoint_does_not_hold_up_the_others() {
     panic!("{seen:#?}");
 }
 
+/// A port of this machine at which nobody listens.
+fn closed() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r58_an_endpoint_that_refuses_with_a_backlog_in_front_does_not_hold_up_the_others() {
+    let servers = [Server::start(|_| status(204)).await, Server::start(|_| status(204)).await];
+    let client = HttpClient::new(&local()).expect("a client");
+    let urls = [format!("http://{}/", closed()), servers[0].url("/"), servers[1].url("/")];
+    let routes = urls.iter().enumerate().map(|(at, url)| {
+        let sink = client.sink(destination(url)).expect("a sink");
+        Route::to("hooks", Arc::new(sink)).topic(&format!("to.{at}"))
+    });
+    let router = Router::new(routes.collect(), BreakerConfig::default());
+    let store = MemoryStore::new();
+    enqueue(&store, (0..2_000).map(|at| Message::json("shop", "to.0", &at)).collect()).await;
+    enqueue(&store, (0..100).map(|at| Message::json("shop", format!("to.{}", 1 + at % 2), &at)).collect()).await;
+    let stop = CancellationToken::new();
+    let dispatcher = Dispatcher::builder(store.clone(), router).build().expect("a dispatcher");
+    let pulse = dispatcher.pulse();
+    let begun = Instant::now();
+    let running = tokio::spawn(dispatcher.run(stop.clone()));
+    let arrived = || servers.iter().map(|server| server.received.lock().expect("not poisoned").len()).sum::<usize>();
+    while arrived() < 100 && begun.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let took = begun.elapsed();
+    let open = pulse.signs().breaker_open;
+    stop.cancel();
+    let _ = running.await.expect("it ended");
+    assert_eq!(arrived(), 100);
+    assert!(took < Duration::from_secs(3), "the others waited for {took:?}");
+    assert!(!open, "claiming never stops for one of several");
+    let spent: i32 = store.enqueued().iter().filter(|row| row.topic == "to.0").map(|row| row.attempts).sum();
+    assert!(spent <= 16, "{spent} attempts were spent");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r58_a_dead_endpoint_costs_its_messages_no_attempts_once_it_is_known() {
     let server = Server::start(|_| status(503)).await;
@@ -153,6 +191,36 @@ async fn r58_a_dead_endpoint_costs_its_messages_no_attempts_once_it_is_known() {
     assert_eq!(server.take().len(), 1, "it was tried");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r58_nor_does_one_that_hangs_and_what_cannot_be_sent_does_not_hide_it() {
+    let server = Server::start(|_| Reply::Silence).await;
+    let mut config = local();
+    config.timeout = Duration::from_millis(150);
+    config.connect_timeout = Duration::from_millis(100);
+    config.breaker_failures = 3;
+    config.breaker_first_pause = Duration::from_millis(200);
+    let client = HttpClient::new(&config).expect("a client");
+    let hangs = client.sink(destination(&server.url("/{key}"))).expect("a sink");
+    assert!(!hangs.minds_outages(), "a single origin is left to the dispatcher");
+    let elsewhere = Server::start(|_| status(200)).await;
+    let _other = client.sink(destination(&elsewhere.url("/"))).expect("a sink");
+    assert!(hangs.minds_outages());
+    let keyed = || {
+        let mut keyed = message("n", "t", json("1"));
+        keyed.key = Some("k".into());
+        keyed
+    };
+    for _ in 0..3 {
+        assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "unknown");
+        assert_eq!(hangs.publish(&[message("n", "t", json("1"))]).await[0].kind(), "unsendable");
+    }
+    assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "busy", "it is left alone");
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let before = server.take().len();
+    assert_eq!(hangs.publish(&[keyed()]).await[0].kind(), "busy", "a trial that hangs costs no attempt");
+    assert_eq!((before, server.take().len()), (3, 1), "it was tried");
+}
+
 #[test]
 fn requests_are_counted_by_sink_and_class_only() {
     let recorder = DebuggingRecorder::new();
@@ -166,8 +234,7 @@ fn requests_are_counted_by_sink_and_class_only() {
                 let sink = client.sink(destination(&server.url(&format!("/{code}")))).expect("a sink");
                 sink.publish(&[message("n", "t", json("1"))]).await;
             }
-            let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-            let sink = client.sink(destination(&format!("http://{closed}/"))).expect("a sink");
+            let sink = client.sink(destination(&format!("http://{}/", closed()))).expect("a sink");
             sink.publish(&[message("n", "t", json("1"))]).await;
         });
     });

@@ -215,7 +215,7 @@ async fn s05_what_cannot_be_sent_at_all_is_rejected_with_a_reason() {
     let outcome = async |format: Format, path: &str, message: &ClaimedMessage| {
         let outcome = sink(&config(format, &[]), &server.url(path)).publish(std::slice::from_ref(message)).await;
         match outcome.as_slice() {
-            [Outcome::Reject(why)] => why.clone(),
+            [Outcome::Unsendable(why)] => why.clone(),
             other => panic!("{other:?}"),
         }
     };

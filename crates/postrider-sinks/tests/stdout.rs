@@ -83,16 +83,16 @@ async fn a_line_holds_all_of_a_message() {
     second.headers.insert("content-type".into(), "image/png".into());
     let broken = message("broken", Payload::Json("{".into()));
     let outcomes = sink(&paper).publish(&[first.clone(), broken, second.clone()]).await;
-    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Reject("its payload is not JSON".into()), Outcome::Accepted]);
+    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Unsendable("its payload is not JSON".into()), Outcome::Accepted]);
     let (flushed, written) = paper.ends();
     assert_eq!(flushed, written, "flushed before it counts");
     let expected = json!({
-        "id": first.id, "namespace": "shop\n1", "topic": "order\r\n{placed}", "key": "k", "tenant_id": Uuid::nil(),
+        "event_id": first.id, "namespace": "shop\n1", "topic": "order\r\n{placed}", "key": "k", "tenant_id": Uuid::nil(),
         "dedupe_key": "d", "attempt": 2, "created_at": "2023-11-14T22:13:20.123456Z", "replayed": 1, "traceparent": "00-a",
         "tracestate": "b", "content_type": "application/json", "headers": {"x": "y\n"}, "payload": {"n": 1.0e2, "ä": "\n"},
     });
     let bytes = json!({
-        "id": second.id, "namespace": "shop\n1", "topic": "photo", "attempt": 2, "content_type": "image/png", "headers": {},
+        "event_id": second.id, "namespace": "shop\n1", "topic": "photo", "attempt": 2, "content_type": "image/png", "headers": {},
         "created_at": "2023-11-14T22:13:20.123456Z", "payload_base64": "AP8=",
     });
     assert_eq!(paper.lines(), [expected, bytes]);

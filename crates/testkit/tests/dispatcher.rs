@@ -21,6 +21,8 @@ mod plans;
 mod pooler;
 #[path = "dispatcher/retention.rs"]
 mod retention;
+#[path = "dispatcher/routes.rs"]
+mod routes;
 #[path = "dispatcher/scene.rs"]
 mod scene;
 #[path = "dispatcher/shutdown.rs"]

@@ -10,12 +10,12 @@ use crate::output::{self, line, plain, short_time, time};
 
 pub async fn run(arguments: Audit, colour: Colour) -> Result<ExitCode, Failure> {
     let opened = arguments.target.open().await?;
-    let entries = opened.store.operator().audit(arguments.limit).await?;
+    let entries = opened.store.operator().audit_before(arguments.before, arguments.limit).await?;
     if arguments.json {
         for entry in &entries {
             let asked: Value = serde_json::from_str(&entry.asked).unwrap_or_else(|_| json!(entry.asked));
             output::json(&json!({
-                "at": time(entry.at_micros), "who": entry.who, "action": entry.action, "asked": asked,
+                "number": entry.seq, "at": time(entry.at_micros), "who": entry.who, "action": entry.action, "asked": asked,
                 "messages": entry.messages, "ids": entry.ids,
             }))?;
         }
@@ -25,10 +25,13 @@ pub async fn run(arguments: Audit, colour: Colour) -> Result<ExitCode, Failure> 
         line("nothing was done by operators yet")?;
         return Ok(super::done());
     }
-    let mut table =
-        output::table(&["at", "who", "action", "messages", "asked"], output::is_coloured(colour, &std::io::stdout()));
+    let mut table = output::table(
+        &["number", "at", "who", "action", "messages", "asked"],
+        output::is_coloured(colour, &std::io::stdout()),
+    );
     for entry in &entries {
         table.add_row(vec![
+            output::number(entry.seq),
             output::cell(&short_time(entry.at_micros)),
             output::cell(&plain(&entry.who)),
             output::cell(&plain(&entry.action)),

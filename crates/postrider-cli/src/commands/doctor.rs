@@ -48,12 +48,12 @@ fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool
         return output::json(&all.collect::<Vec<_>>());
     }
     for (what, findings) in examined {
-        let shown: Vec<&Finding> =
-            findings.iter().filter(|finding| arguments.verbose || finding.severity > Severity::Fine).collect();
-        let fine = findings.iter().filter(|finding| finding.severity == Severity::Fine).count();
+        let shown: Vec<&Finding> = findings.iter().filter(|finding| arguments.verbose || !is_fine(finding)).collect();
+        let fine = findings.iter().filter(|finding| is_fine(finding)).count();
         line(&format!("{what}: {fine} of {} checks are fine", findings.len()))?;
         for finding in shown {
             let (word, colour) = match finding.severity {
+                Severity::Fine if !finding.is_examined() => ("unknown", Color::Yellow),
                 Severity::Fine => ("fine", Color::Green),
                 Severity::Warning => ("warning", Color::Yellow),
                 Severity::Problem => ("problem", Color::Red),
@@ -65,6 +65,11 @@ fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool
         }
     }
     Ok(())
+}
+
+/// What could not be looked at is not fine.
+fn is_fine(finding: &Finding) -> bool {
+    finding.severity == Severity::Fine && finding.is_examined()
 }
 
 fn painted(word: &str, colour: Color, coloured: bool) -> String {

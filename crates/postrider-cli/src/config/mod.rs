@@ -24,8 +24,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use postrider_sinks::StdoutConfig;
 use postrider_sinks::setting::Secret;
-use postrider_sinks::{HttpConfig, StdoutConfig};
 
 pub use environment::{environment, is_of_source};
 pub use model::*;
@@ -160,7 +160,7 @@ pub fn from_flags(
         "stdout" => (Sink::Stdout(StdoutConfig::default()), None),
         address if address.starts_with("http://") || address.starts_with("https://") => {
             let configured = config.sink.remove(NAME).filter(|sink| matches!(sink, Sink::Http(_)));
-            (configured.unwrap_or_else(|| Sink::Http(HttpConfig::default())), Some(address.to_owned()))
+            (configured.unwrap_or_else(|| Sink::Http(Box::default())), Some(address.to_owned()))
         }
         _ => {
             let said = "there is no such sink; write stdout, or an address that begins with https://";

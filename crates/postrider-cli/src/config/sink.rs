@@ -21,7 +21,7 @@ pub enum Sink {
     /// JSON lines on standard output.
     Stdout(StdoutConfig),
     /// Webhooks.
-    Http(HttpConfig),
+    Http(Box<HttpConfig>),
 }
 
 impl Sink {
@@ -30,7 +30,7 @@ impl Sink {
 
     /// One of each type with its defaults, in the order of the variants.
     pub fn one_of_each() -> Vec<Self> {
-        vec![Self::Stdout(StdoutConfig::default()), Self::Http(HttpConfig::default())]
+        vec![Self::Stdout(StdoutConfig::default()), Self::Http(Box::default())]
     }
 
     /// All settings that cannot work.
@@ -69,7 +69,7 @@ impl ByType for Sink {
         let settings = MapAccessDeserializer::new(settings);
         match kind {
             "stdout" => StdoutConfig::deserialize(settings).map(Self::Stdout),
-            "http" => HttpConfig::deserialize(settings).map(Self::Http),
+            "http" => HttpConfig::deserialize(settings).map(|http| Self::Http(Box::new(http))),
             _ => Err(A::Error::unknown_variant(kind, Self::TYPES)),
         }
     }

@@ -197,7 +197,7 @@ pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Ro
             }
             routes.push(bound);
         }
-        routers.insert(name.clone(), Arc::new(Router::new(routes, BreakerConfig::default())));
+        routers.insert(name.clone(), Arc::new(Router::new(routes, BreakerConfig::default()).named(name)));
     }
     Ok(routers)
 }

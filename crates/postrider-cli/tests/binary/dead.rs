@@ -62,6 +62,9 @@ async fn s2_20_a_message_dies_is_looked_at_mended_and_replayed() -> Result<()> {
         assert_eq!(actions, ["discard", "replay"], "the newest first");
         assert_eq!((&audit[1]["who"], &audit[1]["ids"]), (&json!("night shift"), &json!([id])));
         assert!(audit[0]["who"].as_str().is_some_and(|who| who.starts_with("tester@")), "{audit:?}");
+        let newest = audit[0]["number"].to_string();
+        let older = site.postrider(&["audit", "--json", "--before", &newest]).await?.succeeded()?.json_lines()?;
+        assert_eq!(older, audit[1..]);
         let table = site.postrider(&["audit"]).await?.succeeded()?.out;
         assert!(table.contains("night shift"), "{table}");
         assert_eq!(relay.stop().await?, 0);

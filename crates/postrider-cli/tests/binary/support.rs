@@ -27,7 +27,7 @@ pub struct Site {
 #[allow(dead_code)] // they are dropped with their databases
 enum Kept {
     Postgres(Database),
-    MySql(MySqlDatabase),
+    MySql(Box<MySqlDatabase>),
     Sqlite,
 }
 
@@ -39,7 +39,7 @@ impl Site {
 
     pub async fn mariadb() -> Result<Self> {
         let database = MariaDb::shared().await?.create_database().await?;
-        Ok(Self { url: database.url(), directory: tempfile::tempdir()?, _database: Kept::MySql(database) })
+        Ok(Self { url: database.url(), directory: tempfile::tempdir()?, _database: Kept::MySql(Box::new(database)) })
     }
 
     pub async fn sqlite() -> Result<Self> {

@@ -147,7 +147,7 @@ async fn a_message_without_a_route_waits_with_its_attempts_until_there_is_one() 
     within(PATIENCE, "its error", shown).await?;
     let shown = site.postrider(&["dead", "show", id.trim(), "--json"]).await?.json()?;
     assert_eq!(shown["attempts"], 0, "{shown}");
-    assert!(relay.get("/metrics").await?.1.contains("postrider_unrouted_total 1"));
+    assert!(relay.get("/metrics").await?.1.contains("postrider_unrouted_total{dispatcher=\"shop\"} 1"));
     assert_eq!(relay.stop().await?, 0);
     Ok(())
 }

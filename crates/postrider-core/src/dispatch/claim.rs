@@ -75,7 +75,7 @@ impl Claimer {
     async fn round(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         let paused = self.shared.paused_until().take().filter(|then| *then > now);
-        let gate = paused.map_or_else(|| self.shared.breaker().gate(now), Gate::ShutUntil);
+        let gate = paused.map_or_else(|| self.shared.gate(now), Gate::ShutUntil);
         match gate {
             Gate::ShutUntil(then) => {
                 self.disarm().await;
@@ -333,8 +333,8 @@ struct Claim {
     fair: bool,
 }
 
-/// Claims, as one of so many claims `at_once`. Runs to its end even when the dispatcher is told to stop, because rows whose claim nobody waited for would be
-/// stranded until their lease ran out.
+/// Claims, as one of so many claims `at_once`. Runs to its end even when the dispatcher is told to stop, because rows
+/// whose claim nobody waited for would be stranded until their lease ran out.
 async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -> Result<Claim, StoreError> {
     let config = &shared.config;
     let fair = matches!(order, ClaimOrder::Fair { .. });

@@ -11,6 +11,8 @@ use crate::retry::{ExponentialBackoff, Randomness, RetryPolicy, system_randomnes
 use crate::sink::Sink;
 use crate::store::{Delivered, LARGEST_CLAIM, Scope, Store};
 
+/// The name in metrics and logs.
+pub const DEFAULT_NAME: &str = "postrider";
 /// Rows per claim.
 pub const DEFAULT_BATCH_SIZE: u32 = 500;
 /// Publish calls under way at the same time.
@@ -73,7 +75,7 @@ impl DispatcherBuilder {
     pub(super) fn new(store: Arc<dyn Store>, sink: Arc<dyn Sink>) -> Self {
         let backoff = ExponentialBackoff::default();
         let config = Config {
-            name: "postrider".into(),
+            name: DEFAULT_NAME.into(),
             scope: Scope::all(),
             worker: Uuid::now_v7(),
             batch_size: DEFAULT_BATCH_SIZE,

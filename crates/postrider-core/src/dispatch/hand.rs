@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::lease::Lease;
+use crate::sink::BatchFor;
 use crate::store::ClaimedMessage;
 
 /// The part of a lease that is kept as a margin.
@@ -83,13 +84,12 @@ impl Hand {
         self.work.notify_one();
     }
 
-    /// Takes rows to publish, as many batches of at most `size` as there are `calls` free; rows share a batch if their
-    /// `key` is the same. Rows whose lease is no longer trusted stay behind for the keeper to give back.
+    /// Takes rows to publish, as many batches as there are `calls` free. Rows whose lease is no longer trusted stay
+    /// behind for the keeper to give back.
     pub fn take(
         &self,
         calls: usize,
-        size: usize,
-        key: impl Fn(&ClaimedMessage) -> u64,
+        batch_for: impl Fn(&ClaimedMessage) -> BatchFor,
         now: Instant,
     ) -> Vec<Vec<ClaimedMessage>> {
         let mut inner = self.lock();
@@ -97,8 +97,8 @@ impl Hand {
         // Where the batch is that is being filled for each key.
         let mut open: HashMap<u64, usize> = HashMap::new();
         while let Some(row) = inner.waiting.front().filter(|row| now < row.trusted_until) {
-            let key = key(&row.message);
-            let room = open.get(&key).copied().filter(|at| batches[*at].len() < size);
+            let BatchFor { key, limit } = batch_for(&row.message);
+            let room = open.get(&key).copied().filter(|at| batches[*at].len() < limit);
             if room.is_none() && batches.len() == calls {
                 break;
             }

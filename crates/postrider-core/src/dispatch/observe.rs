@@ -15,7 +15,7 @@ use crate::store::{ClaimedMessage, Stats, StoreError};
 pub(super) struct Metrics {
     name: String,
     claimed: Counter,
-    outcomes: [(&'static str, Counter); 6],
+    outcomes: [(&'static str, Counter); 7],
     retried: Counter,
     dead: Counter,
     released: Counter,
@@ -40,7 +40,7 @@ impl Metrics {
         Self {
             name: name.to_owned(),
             claimed: counter!("postrider_claimed_total", &label()),
-            outcomes: ["accepted", "duplicate", "retry", "reject", "busy", "unknown"].map(outcome),
+            outcomes: ["accepted", "duplicate", "retry", "reject", "unsendable", "busy", "unknown"].map(outcome),
             retried: counter!("postrider_retried_total", &label()),
             dead: counter!("postrider_buried_total", &label()),
             released: counter!("postrider_released_total", &label()),

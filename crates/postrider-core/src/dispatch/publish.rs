@@ -19,13 +19,12 @@ use crate::trace;
 pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Finished>) -> JoinSet<()> {
     let useful = shared.sink.concurrency().unwrap_or(usize::MAX).max(1);
     let calls = Arc::new(Semaphore::new(shared.config.concurrency.min(useful)));
-    let size = shared.sink.max_batch().max(1);
     let mut flights = JoinSet::new();
     while let Some(permit) = next_permit(&shared, &calls).await {
         let free = 1 + calls.available_permits();
         let batches = match shared.is_shut() {
             true => Vec::new(),
-            false => shared.hand.take(free, size, |message| shared.sink.batch_key(message), Instant::now()),
+            false => shared.hand.take(free, |message| shared.sink.batch_for(message), Instant::now()),
         };
         if batches.is_empty() {
             drop(permit);

@@ -111,7 +111,7 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let (message, config) = (&finished.message, &shared.config);
     let (after, why) = match &finished.outcome {
         Outcome::Accepted | Outcome::Duplicate => return Verdict::Ack,
-        Outcome::Reject(why) => return Verdict::Bury { error: error_text(why) },
+        Outcome::Reject(why) | Outcome::Unsendable(why) => return Verdict::Bury { error: error_text(why) },
         Outcome::Busy { after, why } => {
             let delay = (*after).min(config.longest_retry_after);
             return Verdict::Release { delay, error: error_text(why) };

@@ -94,24 +94,40 @@ impl Shared {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the breaker leaves the sink alone for now.
-    pub fn is_shut(&self) -> bool {
-        matches!(self.breaker().gate(Instant::now()), Gate::ShutUntil(_))
+    /// What the breaker allows now. A sink that minds outages by itself is never left alone as a whole.
+    pub fn gate(&self, now: Instant) -> Gate {
+        match self.sink.minds_outages() {
+            true => Gate::Open,
+            false => self.breaker().gate(now),
+        }
     }
 
-    /// Tells the breaker how a publish ended. Says whether a failure costs an attempt: not if the sink was known to
-    /// be down.
+    /// Whether the breaker leaves the sink alone for now.
+    pub fn is_shut(&self) -> bool {
+        matches!(self.gate(Instant::now()), Gate::ShutUntil(_))
+    }
+
+    /// Tells the breaker how a publish ended, unless the sink minds outages by itself. Says whether a failure costs an
+    /// attempt: not if the sink was known to be down.
     pub fn tell_breaker(&self, id: Uuid, outcome: &Outcome) -> bool {
+        let minded = self.sink.minds_outages();
         let mut breaker = self.breaker();
         let was_open = breaker.is_open();
         match outcome {
-            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => breaker.worked(),
-            Outcome::Busy { .. } => {
-                breaker.had_no_room(Instant::now());
-                false
+            // What was open before the sink began to mind outages must not stay so.
+            _ if minded => {
+                breaker.worked();
             }
-            Outcome::Retry { .. } | Outcome::Unknown(_) => breaker.failed(id, Instant::now()),
-        };
+            Outcome::Accepted | Outcome::Duplicate | Outcome::Reject(_) => {
+                breaker.worked();
+            }
+            // In a trial the next message is tried at once; this one is dead, so that this comes to an end.
+            Outcome::Unsendable(_) => {}
+            Outcome::Busy { .. } => breaker.had_no_room(Instant::now()),
+            Outcome::Retry { .. } | Outcome::Unknown(_) => {
+                breaker.failed(id, Instant::now());
+            }
+        }
         let is_open = breaker.is_open();
         drop(breaker);
         if was_open != is_open {
@@ -121,12 +137,12 @@ impl Shared {
         if is_open {
             self.shut.notify_one();
         }
-        !was_open
+        minded || !was_open
     }
 
     /// Whether claims may be made as usual.
     pub fn may_claim(&self) -> bool {
-        self.paused_until().is_none() && self.breaker().gate(Instant::now()) == Gate::Open
+        self.paused_until().is_none() && self.gate(Instant::now()) == Gate::Open
     }
 
     /// Notes whether rows wait that are to be claimed alone.

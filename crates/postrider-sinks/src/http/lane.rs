@@ -3,13 +3,15 @@
 //! A publish occupies one of the dispatcher's slots for as long as it takes. So a message waits for one of its origin's
 //! requests only if it may expect to get it soon: by the time that requests took lately and by how many wait already. If
 //! not, it is given back at once, to come again when the origin is likely to have room. What was given back takes its turns
-//! in an imagined queue that moves as fast as the origin does, so that a large backlog does not come back all at once.
+//! in an imagined queue that moves as fast as the origin does, so that a large backlog does not come back all at once. While
+//! the origin is down the turnstile gives the turns.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_core::Outcome;
 use postrider_core::breaker::{Pass, Turnstile};
+use postrider_core::turns::Turns;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -37,14 +39,19 @@ struct Pace {
     took: Duration,
     under_way: u32,
     waiting: u32,
-    /// The end of the imagined queue.
-    turn: Instant,
+    turns: Turns,
 }
 
 impl Lane {
     pub(super) fn new(config: &HttpConfig) -> Self {
         let now = Instant::now();
-        let pace = Pace { moved: now, took: Duration::ZERO, under_way: 0, waiting: 0, turn: now };
+        let pace = Pace {
+            moved: now,
+            took: Duration::ZERO,
+            under_way: 0,
+            waiting: 0,
+            turns: Turns::new(FIRST_TURN, LAST_TURN),
+        };
         Self {
             limit: u32::try_from(config.concurrency).unwrap_or(u32::MAX).max(1),
             patience: config.patience,
@@ -63,7 +70,7 @@ impl Lane {
     pub(super) async fn enter(&self, id: Uuid, alone: bool) -> Result<Request<'_>, Outcome> {
         let permit = match self.requests.try_acquire() {
             Ok(permit) => permit,
-            Err(_) if self.turnstile.is_shut() => return Err(self.busy(Instant::now())),
+            Err(_) if self.turnstile.is_shut() => return Err(self.turnstile.refuse()),
             Err(_) => self.wait().await?,
         };
         let pass = if alone { None } else { Some(self.turnstile.enter(id)?) };
@@ -95,10 +102,8 @@ impl Lane {
     fn busy(&self, now: Instant) -> Outcome {
         let mut pace = self.pace();
         let step = pace.took / self.limit;
-        pace.turn = (pace.turn.max(now + FIRST_TURN) + step).min(now + LAST_TURN);
-        let wait = pace.turn - now;
+        let after = pace.turns.next(now, step, Duration::ZERO, fastrand::f64());
         drop(pace);
-        let after = wait.mul_f64(0.75 + fastrand::f64() / 2.0);
         Outcome::Busy { after, why: "the destination has no room for more requests now".into() }
     }
 }

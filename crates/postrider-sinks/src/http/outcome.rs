@@ -8,6 +8,7 @@
 //! | 410 | reject | the receiver says that it is gone for good |
 //! | 408, 425, 429, 5xx | retry | `Retry-After` is heeded |
 //! | 401, 403, 404, 405, 409 and other 4xx | retry | a change at the receiver or in the configuration can mend it |
+//! | none, because no request can be made of the message | unsendable | nothing was sent |
 //! | not found, refused address, no connection, TLS not trusted | retry | nothing was sent |
 //! | no answer in time, or the connection broke after it was made | unknown | it may have arrived |
 //!
@@ -100,7 +101,7 @@ pub(super) fn of_error(error: &reqwest::Error) -> Outcome {
         return Outcome::retry(format!("nothing was sent: {unresolved}"));
     }
     if error.is_builder() {
-        return Outcome::Reject("it cannot be sent as an HTTP request".into());
+        return Outcome::Unsendable("it cannot be sent as an HTTP request".into());
     }
     if error.is_connect() {
         return Outcome::retry(format!("nothing was sent: {}", no_connection(error)));

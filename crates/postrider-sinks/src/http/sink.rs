@@ -142,7 +142,7 @@ impl Shared {
     /// Whether all routes lead to one origin.
     fn has_one_origin(&self) -> bool {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.values().filter(|lane| lane.strong_count() > 0).count() < 2
+        lanes.values().filter(|lane| lane.strong_count() > 0).take(2).count() < 2
     }
 
     /// The lane of an origin. It lives as long as a route leads there.
@@ -267,7 +267,7 @@ impl HttpSink {
         let made = url.and_then(|url| Ok((url, content(format, &shared.source, message, &shared.headers)?)));
         let (url, mut content) = match made {
             Ok(made) => made,
-            Err(why) => return Outcome::Reject(why),
+            Err(why) => return Outcome::Unsendable(why),
         };
         let request = match self.lane.enter(message.id, self.shared.has_one_origin()).await {
             Ok(request) => request,
@@ -343,6 +343,11 @@ fn class(status: u16) -> &'static str {
 impl Sink for HttpSink {
     fn concurrency(&self) -> Option<usize> {
         Some(self.shared.config.concurrency)
+    }
+
+    /// Each of several origins is left alone by itself while it is down.
+    fn minds_outages(&self) -> bool {
+        !self.shared.has_one_origin()
     }
 
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {

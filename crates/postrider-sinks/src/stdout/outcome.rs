@@ -6,7 +6,7 @@
 //! | the reader closed the pipe | retry, and the sink is not ready any more |
 //! | another error, lines written before it | unknown |
 //! | another error, lines after it | retry |
-//! | the line cannot be made (payload is not JSON) | reject |
+//! | the line cannot be made (payload is not JSON) | unsendable |
 
 use std::io::{Error, ErrorKind};
 

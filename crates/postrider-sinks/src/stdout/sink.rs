@@ -190,7 +190,7 @@ fn line(message: &ClaimedMessage, config: &StdoutConfig) -> Result<String, Outco
         payload_base64: base64,
     };
     let text = serde_json::to_string(&line);
-    text.map(|text| text + "\n").map_err(|_| Outcome::Reject("it cannot be written as JSON".into()))
+    text.map(|text| text + "\n").map_err(|_| Outcome::Unsendable("it cannot be written as JSON".into()))
 }
 
 /// Some databases keep JSON as it was written, line breaks included. In valid JSON they stand between values only, so
@@ -204,5 +204,5 @@ fn on_one_line(json: &str) -> Result<Cow<'_, str>, Outcome> {
 }
 
 fn not_json() -> Outcome {
-    Outcome::Reject("its payload is not JSON".into())
+    Outcome::Unsendable("its payload is not JSON".into())
 }

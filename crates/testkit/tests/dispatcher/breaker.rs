@@ -105,6 +105,27 @@ async fn a_full_hand_is_given_back_as_soon_as_the_breaker_opens() {
     let _ended = running.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn messages_that_cannot_be_sent_do_not_make_an_outage_cost_attempts() {
+    let store = MemoryStore::new();
+    for _ in 0..50 {
+        enqueue(&store, message("order.placed")).await;
+        enqueue(&store, message("bad")).await;
+    }
+    let sink = crate::scene::Recorder::answering(|message| match message.topic.as_str() {
+        "bad" => Outcome::Unsendable("it has no key".into()),
+        _ => Outcome::retry("connection refused"),
+    });
+    let builder = Dispatcher::builder(store.clone(), sink).max_attempts(3).concurrency(1).breaker(BREAKER);
+    let running = Running::start(builder.backoff(Duration::from_secs(1), Duration::from_secs(10)));
+    let of = |topic: &str| store.enqueued().into_iter().filter(|row| row.topic == topic).collect::<Vec<_>>();
+    until("those are dead", || of("bad").iter().all(|row| row.status == State::Dead)).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let _ended = running.stop().await;
+    let spent: i32 = of("order.placed").iter().map(|row| row.attempts).sum();
+    assert!(spent <= 5, "{spent} attempts were spent");
+}
+
 /// Down at first, and panics when it is asked whether it is ready.
 #[derive(Clone, Default)]
 struct PanicsWhenAsked(Switched);

@@ -1,14 +1,15 @@
 //! What an operator sees.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use postrider::{Dispatcher, MemoryStore, Message, Outcome};
+use postrider::{BreakerConfig, Dispatcher, MemoryStore, Message, Outcome, Route, Router, Sink};
 
 use crate::scene::{Recorder, enqueue, message};
 
 /// Runs a dispatcher with a recorder of its own until everything is settled; answers metric values by name.
-fn measured(sink: Recorder, messages: Vec<Message>, seconds: u64) -> Vec<(String, DebugValue)> {
+fn measured(sink: impl Sink, messages: Vec<Message>, seconds: u64) -> Vec<(String, DebugValue)> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime =
@@ -38,44 +39,56 @@ fn value<'a>(metrics: &'a [(String, DebugValue)], name: &str) -> &'a DebugValue 
 }
 
 #[test]
+fn messages_without_a_route_are_counted_by_dispatcher() {
+    let routes = vec![Route::to("sink", Arc::new(Recorder::accepting())).topic("known")];
+    let router = Router::new(routes, BreakerConfig::default()).named("orders");
+    let metrics = measured(router, vec![message("unknown"), message("known")], 10);
+    assert_eq!(value(&metrics, "postrider_unrouted_total{dispatcher=orders}"), &DebugValue::Counter(1));
+    assert_eq!(value(&metrics, "postrider_published_total{dispatcher=orders,outcome=busy}"), &DebugValue::Counter(1));
+}
+
+#[test]
 fn s0_6_outcomes_latencies_backlog_and_dead_rows_are_metrics() {
     let sink = Recorder::answering(|message| match message.topic.as_str() {
         "bad" => Outcome::Reject("no".into()),
+        "odd" => Outcome::Unsendable("it has no key".into()),
         "flaky" if message.attempts == 1 => Outcome::retry("once"),
         _ => Outcome::Accepted,
     });
-    let messages = vec![message("good"), message("bad"), message("flaky"), message("good")];
+    let messages = vec![message("good"), message("bad"), message("odd"), message("flaky"), message("good")];
     let metrics = measured(sink, messages, 120);
     let counter = |name: &str| match value(&metrics, name) {
         DebugValue::Counter(count) => *count,
         other => panic!("{name} is {other:?}"),
     };
-    assert_eq!(counter("postrider_claimed_total{dispatcher=orders}"), 5);
+    assert_eq!(counter("postrider_claimed_total{dispatcher=orders}"), 6);
     assert_eq!(counter("postrider_published_total{dispatcher=orders,outcome=accepted}"), 3);
     assert_eq!(counter("postrider_published_total{dispatcher=orders,outcome=reject}"), 1);
+    assert_eq!(counter("postrider_published_total{dispatcher=orders,outcome=unsendable}"), 1);
     assert_eq!(counter("postrider_published_total{dispatcher=orders,outcome=retry}"), 1);
     assert_eq!(counter("postrider_retried_total{dispatcher=orders}"), 1);
-    assert_eq!(counter("postrider_buried_total{dispatcher=orders}"), 1);
+    assert_eq!(counter("postrider_buried_total{dispatcher=orders}"), 2);
     assert_eq!(counter("postrider_lease_lost_total{dispatcher=orders}"), 0);
     let gauge = |name: &str| match value(&metrics, name) {
         DebugValue::Gauge(value) => value.into_inner(),
         other => panic!("{name} is {other:?}"),
     };
-    assert_eq!(gauge("postrider_dead{dispatcher=orders}"), 1.0);
+    assert_eq!(gauge("postrider_dead{dispatcher=orders}"), 2.0);
     assert_eq!(gauge("postrider_backlog{dispatcher=orders}"), 0.0);
     assert_eq!(gauge("postrider_oldest_due_seconds{dispatcher=orders}"), 0.0);
     let samples = |name: &str| match value(&metrics, name) {
         DebugValue::Histogram(samples) => samples.len(),
         other => panic!("{name} is {other:?}"),
     };
-    assert_eq!(samples("postrider_publish_seconds{dispatcher=orders}"), 5);
+    assert_eq!(samples("postrider_publish_seconds{dispatcher=orders}"), 6);
     assert_eq!(samples("postrider_delivery_seconds{dispatcher=orders}"), 3);
 }
 
 #[test]
 fn payloads_headers_and_error_texts_never_reach_a_log() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+    let subscriber = subscriber.with_writer(log.clone()).finish();
     tracing::subscriber::with_default(subscriber, || {
         let secret = serde_json::json!({ "card": "canary-payload" });
         let marked = |topic| Message::json("shop", topic, &secret).header("authorization", "canary-header");
