@@ -229,7 +229,7 @@ pub enum Dead {
     /// Put dead messages back to be delivered, with all their attempts. A dry run without --yes.
     Replay(DeadReplay),
     /// Delete dead messages. A dry run without --yes.
-    Discard(DeadDiscard),
+    Discard(DeadChange),
 }
 
 /// Which dead messages.
@@ -303,32 +303,20 @@ pub struct Consent {
 
 #[derive(Debug, Args)]
 pub struct DeadReplay {
-    /// All dead messages.
-    #[arg(long)]
-    pub all: bool,
     /// The most messages to put back per second; as fast as it goes unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
-    /// The most messages to put back.
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub target: Target,
-    #[command(flatten)]
-    pub filter: Filter,
-    #[command(flatten)]
-    pub consent: Consent,
+    pub change: DeadChange,
 }
 
+/// Which dead messages to change, and whether.
 #[derive(Debug, Args)]
-pub struct DeadDiscard {
+pub struct DeadChange {
     /// All dead messages.
     #[arg(long)]
     pub all: bool,
-    /// The most messages to delete.
+    /// The most messages.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// Print JSON.

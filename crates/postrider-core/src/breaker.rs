@@ -13,7 +13,7 @@
 //! message that fails ten times is one. A message that cannot even be sent counts neither way.
 //!
 //! The dispatcher has one for its sink. A sink with several destinations has a [`Turnstile`] for each instead, answers
-//! [`Outcome::Busy`](crate::Outcome::Busy) while that is shut, and says so with
+//! [`Outcome::Busy`] while that is shut, and says so with
 //! [`Sink::minds_outages`](crate::Sink::minds_outages): the dispatcher's breaker stays out of it then, because the
 //! backlog of one destination must not stop the others.
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use postrider::StoreError;
 use postrider::operate::{Change, Filter, LARGEST_CHANGE, Operator, REPLAYED, Record};
 use postrider::store::Payload;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::Decision;
-use crate::args::{self, Colour, Dead, DeadDiscard, DeadList, DeadReplay, DeadShow};
+use crate::args::{self, Colour, Dead, DeadChange, DeadList, DeadReplay, DeadShow};
 use crate::exit::Failure;
 use crate::output::{self, line, messages, plain, short_time, time};
 
@@ -25,8 +26,8 @@ pub async fn run(dead: Dead, colour: Colour) -> Result<ExitCode, Failure> {
     match dead {
         Dead::List(list) => self::list(list, coloured).await,
         Dead::Show(show) => self::show(show).await,
-        Dead::Replay(replay) => self::replay(replay, coloured).await,
-        Dead::Discard(discard) => self::discard(discard, coloured).await,
+        Dead::Replay(DeadReplay { rate, change }) => self::change(Deed::Replay(rate), change, coloured).await,
+        Dead::Discard(change) => self::change(Deed::Discard, change, coloured).await,
     }
 }
 
@@ -219,126 +220,109 @@ impl<'a> WithPayload<'a> {
     }
 }
 
-async fn replay(arguments: DeadReplay, coloured: bool) -> Result<ExitCode, Failure> {
-    let filter = arguments.filter.to_change(arguments.all)?;
-    let opened = arguments.target.open_to_change().await?;
-    let operator = opened.store.operator();
-    let work = Work { verb: "replayed", filter, limit: arguments.limit, rate: arguments.rate, json: arguments.json };
-    work.carry_out(&*operator, &arguments.consent, coloured, |change| {
-        let operator = operator.clone();
-        async move { operator.replay(&change).await }
-    })
-    .await
+/// What is done to dead messages.
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    /// Put back, so many per second at most.
+    Replay(Option<u32>),
+    Discard,
 }
 
-async fn discard(arguments: DeadDiscard, coloured: bool) -> Result<ExitCode, Failure> {
-    let filter = arguments.filter.to_change(arguments.all)?;
-    let opened = arguments.target.open_to_change().await?;
-    let operator = opened.store.operator();
-    let work = Work { verb: "discarded", filter, limit: arguments.limit, rate: None, json: arguments.json };
-    work.carry_out(&*operator, &arguments.consent, coloured, |change| {
-        let operator = operator.clone();
-        async move { operator.discard(&change).await }
-    })
-    .await
-}
+impl Deed {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Replay(_) => "replayed",
+            Self::Discard => "discarded",
+        }
+    }
 
-/// Something to do to dead messages, in chunks.
-struct Work {
-    verb: &'static str,
-    filter: Filter,
-    limit: Option<u64>,
-    rate: Option<u32>,
-    json: bool,
+    /// How many may be changed now; waits where there is a rate.
+    async fn chunk(self, ticks: &mut Interval) -> u32 {
+        match self {
+            Self::Replay(Some(rate)) => leave(rate, ticks).await,
+            Self::Replay(None) | Self::Discard => LARGEST_CHANGE,
+        }
+    }
+
+    async fn apply(self, operator: &dyn Operator, change: &Change) -> Result<usize, StoreError> {
+        let changed = match self {
+            Self::Replay(_) => operator.replay(change).await?,
+            Self::Discard => operator.discard(change).await?,
+        };
+        Ok(changed.len())
+    }
 }
 
 /// How often per second a limited rate gives leave.
 const TICKS: u32 = 10;
 
-impl Work {
-    async fn carry_out<C>(
-        &self,
-        operator: &dyn Operator,
-        consent: &args::Consent,
-        coloured: bool,
-        change: impl Fn(Change) -> C,
-    ) -> Result<ExitCode, Failure>
-    where
-        C: Future<Output = Result<Vec<uuid::Uuid>, postrider::StoreError>>,
-    {
-        let matching = operator.count_dead(&self.filter).await?;
-        let found = matching.min(self.limit.unwrap_or(u64::MAX));
-        let decision = consent.decide(found);
-        if decision == Decision::DryRun && !self.json && found > 0 {
-            let shown = u32::try_from(found).unwrap_or(u32::MAX).min(SHOWN);
-            print_list(&operator.dead(&self.filter, None, shown).await?, coloured)?;
-        }
-        let mut changed = 0;
-        let done = match decision {
-            Decision::Act => self.act(consent, found, &mut changed, change).await,
-            Decision::DryRun | Decision::Differs => Ok(()),
-        };
-        // What was done is said also when the rest failed.
-        super::tell(self.json, decision, found, changed, self.verb)?;
-        done.map_err(|error| Failure::from(error).after(&format!("after {}: ", messages(changed))))?;
-        if decision == Decision::Act && changed < found {
-            let left = messages(found - changed);
-            return Err(Failure::failed(format!("{left} were left: somebody else holds or changed them; try again")));
-        }
-        let named = self.filter.ids.as_ref().map_or(0, |ids| ids.len() as u64);
-        if decision == Decision::Act && named > found && self.limit.is_none() {
-            let missing = named - found;
-            return Err(Failure::failed(format!(
-                "{missing} of the ids are no dead messages, or do not match the filter"
-            )));
-        }
-        super::code(decision, found)
+async fn change(deed: Deed, arguments: DeadChange, coloured: bool) -> Result<ExitCode, Failure> {
+    let filter = arguments.filter.to_change(arguments.all)?;
+    let opened = arguments.target.open_to_change().await?;
+    let operator = opened.store.operator();
+    let found = operator.count_dead(&filter).await?.min(arguments.limit.unwrap_or(u64::MAX));
+    let decision = arguments.consent.decide(found);
+    if decision == Decision::DryRun && !arguments.json && found > 0 {
+        let shown = u32::try_from(found).unwrap_or(u32::MAX).min(SHOWN);
+        print_list(&operator.dead(&filter, None, shown).await?, coloured)?;
     }
+    let mut changed = 0;
+    let done = match decision {
+        Decision::Act => act(deed, &*operator, &arguments.consent.who(), &filter, found, &mut changed).await,
+        Decision::DryRun | Decision::Differs => Ok(()),
+    };
+    // What was done is said also when the rest failed.
+    super::tell(arguments.json, decision, found, changed, deed.verb())?;
+    done.map_err(|error| Failure::from(error).after(&format!("after {}: ", messages(changed))))?;
+    if decision == Decision::Act && changed < found {
+        let left = messages(found - changed);
+        return Err(Failure::failed(format!("{left} were left: somebody else holds or changed them; try again")));
+    }
+    let named = filter.ids.as_ref().map_or(0, |ids| ids.len() as u64);
+    if decision == Decision::Act && named > found && arguments.limit.is_none() {
+        let missing = named - found;
+        return Err(Failure::failed(format!("{missing} of the ids are no dead messages, or do not match the filter")));
+    }
+    super::code(decision, found)
+}
 
-    async fn act<C>(
-        &self,
-        consent: &args::Consent,
-        found: u64,
-        changed: &mut u64,
-        change: impl Fn(Change) -> C,
-    ) -> Result<(), postrider::StoreError>
-    where
-        C: Future<Output = Result<Vec<uuid::Uuid>, postrider::StoreError>>,
-    {
-        let who = consent.who();
-        let bar = output::progress(found, self.verb);
-        let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
-        // After a stall the rate is kept as well.
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Those that died first come first, so the number that was found covers them all, and a message that dies again
-        // meanwhile is not replayed for ever.
-        while *changed < found {
-            let chunk = match self.rate {
-                None => LARGEST_CHANGE,
-                Some(rate) => self.leave(rate, &mut ticks).await,
-            };
-            let limit = u32::try_from(found - *changed).unwrap_or(u32::MAX).min(chunk);
-            let ids = change(Change { who: who.clone(), filter: self.filter.clone(), limit }).await?;
-            *changed += ids.len() as u64;
-            bar.set_position(*changed);
-            if ids.is_empty() {
-                break;
-            }
+/// Does it in chunks. Those that died first come first, so the number that was found covers them all, and a message that
+/// dies again meanwhile is not replayed for ever.
+async fn act(
+    deed: Deed,
+    operator: &dyn Operator,
+    who: &str,
+    filter: &Filter,
+    found: u64,
+    changed: &mut u64,
+) -> Result<(), StoreError> {
+    let bar = output::progress(found, deed.verb());
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
+    // After a stall the rate is kept as well.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while *changed < found {
+        let chunk = deed.chunk(&mut ticks).await;
+        let limit = u32::try_from(found - *changed).unwrap_or(u32::MAX).min(chunk);
+        let change = Change { who: who.to_owned(), filter: filter.clone(), limit };
+        match deed.apply(operator, &change).await? {
+            0 => break,
+            more => *changed += more as u64,
         }
-        bar.finish_and_clear();
-        Ok(())
+        bar.set_position(*changed);
     }
+    bar.finish_and_clear();
+    Ok(())
+}
 
-    /// Waits for the next leave at a rate per second, and says for how many messages it is.
-    async fn leave(&self, rate: u32, ticks: &mut tokio::time::Interval) -> u32 {
-        // Below one message per tick, several ticks make one.
-        let (chunk, every) = match rate / TICKS {
-            0 => (1, TICKS.div_ceil(rate)),
-            chunk => (chunk, 1),
-        };
-        for _ in 0..every {
-            ticks.tick().await;
-        }
-        chunk
+/// Waits for the next leave at a rate per second, and says for how many messages it is.
+async fn leave(rate: u32, ticks: &mut Interval) -> u32 {
+    // Below one message per tick, several ticks make one.
+    let (chunk, every) = match rate / TICKS {
+        0 => (1, TICKS.div_ceil(rate)),
+        chunk => (chunk, 1),
+    };
+    for _ in 0..every {
+        ticks.tick().await;
     }
+    chunk
 }
