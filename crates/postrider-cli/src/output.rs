@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use jiff::Timestamp;
 use postrider_sinks::setting::duration;
+pub use postrider_sinks::wire::rfc3339 as time;
 use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::args::Colour;
 use crate::exit::Failure;
@@ -73,14 +75,9 @@ pub fn line(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A time for people and programs.
-pub fn time(micros: i64) -> String {
-    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| format!("{time:.6}"))
-}
-
 /// A time to the second.
 pub fn short_time(micros: i64) -> String {
-    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| format!("{time:.0}"))
+    format!("{:.19}Z", time(micros))
 }
 
 /// Reads `2h` (ago) or an RFC 3339 time, as microseconds since 1970.
@@ -89,10 +86,9 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         return Ok(i64::try_from(now.saturating_sub(ago).as_micros()).unwrap_or(i64::MAX));
     }
-    let time: Timestamp = text
-        .parse()
-        .map_err(|_| format!("{text:?} is no time; write how long ago, such as 2h, or 2026-01-31T12:00:00Z"))?;
-    Ok(time.as_microsecond())
+    let wrong = || format!("{text:?} is no time; write how long ago, such as 2h, or 2026-01-31T12:00:00Z");
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong())?;
+    i64::try_from(time.unix_timestamp_nanos() / 1_000).map_err(|_| wrong())
 }
 
 /// How long something has lasted, in one or two units.
@@ -128,7 +124,10 @@ mod tests {
     #[test]
     fn times_are_read_and_written() {
         assert_eq!(parse_time("1970-01-01T00:00:01Z"), Ok(1_000_000));
+        assert_eq!(parse_time("9999-12-31T23:59:59Z"), Ok(253_402_300_799_000_000));
+        assert_eq!(parse_time("1970-01-01T02:00:00+02:00"), Ok(0));
         assert_eq!(time(1_000_001), "1970-01-01T00:00:01.000001Z");
+        assert_eq!(short_time(1_000_001), "1970-01-01T00:00:01Z");
         assert!(parse_time("yesterday").is_err());
         let hour_ago = parse_time("1h").expect("an hour ago");
         let two_hours_ago = parse_time("2h").expect("two hours ago");

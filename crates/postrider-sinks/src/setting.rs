@@ -88,23 +88,17 @@ pub mod duration {
 #[derive(Clone)]
 pub struct Secret {
     value: SecretString,
-    in_plain_sight: bool,
 }
 
 impl Secret {
     /// A secret from text.
     pub fn new(value: impl Into<String>) -> Self {
-        Self { value: SecretString::from(value.into()), in_plain_sight: false }
+        Self { value: SecretString::from(value.into()) }
     }
 
     /// The secret itself. Do not print what this answers.
     pub fn expose(&self) -> &str {
         self.value.expose_secret()
-    }
-
-    /// Whether it stands in the configuration itself rather than in a file or variable of its own.
-    pub fn is_in_plain_sight(&self) -> bool {
-        self.in_plain_sight
     }
 }
 
@@ -143,7 +137,7 @@ impl<'de> Visitor<'de> for SecretVisitor {
         if text.is_empty() {
             return Err(E::custom(EMPTY));
         }
-        Ok(Secret { in_plain_sight: true, ..Secret::new(text) })
+        Ok(Secret::new(text))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
@@ -234,7 +228,7 @@ mod tests {
         assert!(missing.contains("cannot be read: No such file"), "{missing}");
         std::fs::write(&file, "canary\r\n").expect("written");
         let found = read().expect("found");
-        assert_eq!((found.expose(), found.is_in_plain_sight()), ("canary", false));
+        assert_eq!(found.expose(), "canary");
         std::fs::write(&file, "\n").expect("written");
         let empty = read().expect_err("empty").to_string();
         std::fs::remove_file(&file).expect("removed");

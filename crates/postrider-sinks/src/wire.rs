@@ -84,8 +84,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// RFC 3339 in UTC with microseconds. Times that it cannot express become the nearest it can.
-fn rfc3339(micros: i64) -> String {
+/// Microseconds since 1970 as RFC 3339 in UTC. Times that it cannot express become the nearest it can.
+pub fn rfc3339(micros: i64) -> String {
     let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
     let nanos = i128::from(micros.clamp(0, LATEST_MICROS)) * 1_000;
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -109,7 +109,6 @@ fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
         config.source.retain(|name, _| name == wanted);
     }
     config.source.values_mut().for_each(|source| source.migrate |= arguments.migrate);
-    check(config)?;
     Ok(loaded)
 }
 
