@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`message`], [`name`], [`json`], [`trace`] | what a producer writes, and every check made before SQL |
+//! | [`envelope`] | the event envelope that consumers read |
 //! | [`state`], [`lease`], [`retry`] | the life of a row, the right to publish it, and when to try again |
 //! | [`store`], [`doorbell`] | the seam to a database: batch verbs, and waking up |
 //! | [`sink`], [`outcome`] | the seam to a destination, and what it said of a message |
@@ -18,6 +19,7 @@
 pub mod breaker;
 pub mod dispatch;
 pub mod doorbell;
+pub mod envelope;
 pub mod json;
 pub mod lease;
 pub mod message;
@@ -36,6 +38,7 @@ pub mod turns;
 pub use breaker::{Breaker, BreakerConfig, Gate};
 pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs};
 pub use doorbell::{Armed, Doorbell};
+pub use envelope::{Actor, EventEnvelope};
 pub use lease::{Lease, RowAddress};
 pub use message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
 pub use operate::Operator;

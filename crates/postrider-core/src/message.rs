@@ -30,6 +30,16 @@ pub const LARGEST_MAX_PAYLOAD: usize = 64 * 1024 * 1024;
 pub const RESERVED_HEADER_PREFIX: &str = "postrider-";
 /// The header that carries the content type of a bytes payload.
 pub const CONTENT_TYPE: &str = "content-type";
+/// The header that names the type of an event; without it the topic does.
+pub const EVENT_TYPE: &str = "event-type";
+/// The header with the version of an event's payload, a whole number from 1.
+pub const EVENT_VERSION: &str = "event-version";
+/// The header with the type of the aggregate that an event is about; its id is the message's key.
+pub const AGGREGATE_TYPE: &str = "aggregate-type";
+/// The header that says when an event happened, in RFC 3339; without it, when the producer's transaction began.
+pub const OCCURRED_AT: &str = "occurred-at";
+/// The header that says who caused an event: an [`Actor`](crate::Actor) as JSON.
+pub const ACTOR: &str = "actor";
 
 /// How large a message may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,16 @@
 //! What every message carries, whatever the wire.
 //!
 //! The values come from a table that any language may insert into, so each of them may hold any text: line breaks,
-//! control characters, other scripts, nothing at all. An [`Envelope`] only collects them; a sink encodes each for its
+//! control characters, other scripts, nothing at all. [`Attributes`] only collect them; a sink encodes each for its
 //! own wire or refuses the message, and trusts none of them.
 
-use postrider_core::message::CONTENT_TYPE;
+use postrider_core::envelope::{Actor, FIRST_VERSION};
+use postrider_core::message::{ACTOR, AGGREGATE_TYPE, CONTENT_TYPE, EVENT_TYPE, EVENT_VERSION, OCCURRED_AT};
 use postrider_core::operate::REPLAYED;
 use postrider_core::trace::{TRACEPARENT, TRACESTATE};
 use postrider_core::{ClaimedMessage, Payload};
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use uuid::Uuid;
 
@@ -17,13 +19,19 @@ const LATEST_MICROS: i64 = 253_402_300_799_999_999;
 
 /// What a message carries besides its payload.
 #[derive(Clone)]
-pub struct Envelope<'a> {
+pub struct Attributes<'a> {
     /// The event id, the same on every attempt.
     pub id: Uuid,
     /// The producer's namespace.
     pub namespace: &'a str,
     /// The topic within it.
     pub topic: &'a str,
+    /// The type of the event: the producer's header `event-type`, or else the topic.
+    pub event_type: &'a str,
+    /// The version of its payload, from 1.
+    pub event_version: u32,
+    /// The type of the aggregate that it is about; the key is the aggregate's id then.
+    pub aggregate_type: Option<&'a str>,
     /// The ordering and partition key; never empty.
     pub key: Option<&'a str>,
     /// The tenant.
@@ -34,6 +42,8 @@ pub struct Envelope<'a> {
     pub attempt: i32,
     /// When the producer's transaction began: RFC 3339 in UTC, with microseconds.
     pub created: String,
+    /// When it happened: what the producer said if that is RFC 3339, or else when its transaction began.
+    pub occurred: String,
     /// How often an operator replayed the message, if ever.
     pub replayed: Option<u32>,
     /// The producer's span, in W3C form as far as the producer kept to it.
@@ -45,37 +55,61 @@ pub struct Envelope<'a> {
     message: &'a ClaimedMessage,
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> Attributes<'a> {
     /// Collects what a message carries.
     pub fn of(message: &'a ClaimedMessage) -> Self {
-        let header = |name: &str| message.headers.get(name).map(String::as_str);
+        let header = |name: &str| message.headers.get(name).map(String::as_str).filter(|text| !text.is_empty());
+        let created = rfc3339(message.created_at_micros);
+        let said = header(OCCURRED_AT).filter(|text| OffsetDateTime::parse(text, &Rfc3339).is_ok());
+        let version = header(EVENT_VERSION).and_then(|text| text.parse().ok());
         Self {
             id: message.id,
             namespace: &message.namespace,
             topic: &message.topic,
+            event_type: header(EVENT_TYPE).unwrap_or(&message.topic),
+            event_version: version.unwrap_or(FIRST_VERSION).max(FIRST_VERSION),
+            aggregate_type: header(AGGREGATE_TYPE),
             key: message.key.as_deref().filter(|key| !key.is_empty()),
             tenant: message.tenant_id,
             dedupe_key: message.dedupe_key.as_deref().filter(|key| !key.is_empty()),
             attempt: message.attempts,
-            created: rfc3339(message.created_at_micros),
+            occurred: said.map_or_else(|| created.clone(), str::to_owned),
+            created,
             replayed: header(REPLAYED).and_then(|count| count.parse().ok()),
-            traceparent: header(TRACEPARENT).filter(|text| !text.is_empty()),
-            tracestate: header(TRACESTATE).filter(|text| !text.is_empty()),
+            traceparent: header(TRACEPARENT),
+            tracestate: header(TRACESTATE),
             content_type: message.content_type(),
             message,
         }
     }
 
-    /// The producer's own headers: all but those that are fields of the envelope.
+    /// The producer's own headers: all but those that are attributes.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let replayed = self.replayed.is_some();
         let ours = move |name: &str| match name {
-            CONTENT_TYPE | TRACEPARENT | TRACESTATE => true,
+            CONTENT_TYPE | EVENT_TYPE | EVENT_VERSION | AGGREGATE_TYPE | OCCURRED_AT | TRACEPARENT | TRACESTATE => true,
             REPLAYED => replayed,
             _ => false,
         };
         let headers = self.message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         headers.filter(move |(name, _)| !ours(name))
+    }
+
+    /// The id of the aggregate that the event is about.
+    pub fn aggregate_id(&self) -> Option<&'a str> {
+        self.aggregate_type.and(self.key)
+    }
+
+    /// When it happened, as a time.
+    pub fn occurred_at(&self) -> OffsetDateTime {
+        OffsetDateTime::parse(&self.occurred, &Rfc3339).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    }
+
+    /// Who caused it, if the producer said so; the error says that it cannot be read.
+    pub fn actor(&self) -> Result<Option<Actor>, String> {
+        let Some(text) = self.message.headers.get(ACTOR) else { return Ok(None) };
+        let actor = serde_json::from_str(text);
+        actor.map(Some).map_err(|_| "its header actor is not a JSON object with type and id".into())
     }
 
     /// The payload.
@@ -112,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_field_of_the_envelope_is_no_header_of_the_producer() {
+    fn what_is_an_attribute_is_no_header_of_the_producer() {
         let lease = Lease { id: Uuid::now_v7(), worker: Uuid::nil(), attempt: 3, address: RowAddress::default() };
         let mut message = ClaimedMessage::new(lease, "n".into(), "t".into(), Payload::Json("{}".into()));
         message.key = Some(String::new());
@@ -121,14 +155,14 @@ mod tests {
         {
             message.headers.insert(name.into(), value.into());
         }
-        let envelope = Envelope::of(&message);
-        assert_eq!((envelope.attempt, envelope.replayed, envelope.key), (3, Some(2), None));
-        assert_eq!((envelope.traceparent, envelope.content_type), (Some("00-1"), "text/x"));
-        assert_eq!(envelope.headers().collect::<Vec<_>>(), [("colour", "red")]);
+        let attributes = Attributes::of(&message);
+        assert_eq!((attributes.attempt, attributes.replayed, attributes.key), (3, Some(2), None));
+        assert_eq!((attributes.traceparent, attributes.content_type), (Some("00-1"), "text/x"));
+        assert_eq!(attributes.headers().collect::<Vec<_>>(), [("colour", "red")]);
         // A producer that wrote the row itself may claim anything; what is no count is only a header.
         message.headers.insert("postrider-replayed".into(), "often".into());
-        let envelope = Envelope::of(&message);
-        assert_eq!(envelope.replayed, None);
-        assert_eq!(envelope.headers().count(), 2);
+        let attributes = Attributes::of(&message);
+        assert_eq!(attributes.replayed, None);
+        assert_eq!(attributes.headers().count(), 2);
     }
 }

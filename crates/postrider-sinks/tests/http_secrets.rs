@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use postrider_core::{Outcome, Payload, Sink};
-use postrider_sinks::http::Format;
+use postrider_sinks::Format;
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{HttpClient, HttpConfig, HttpSink};
 use support::{Received, Reply, Server, destination, local, message};

@@ -87,12 +87,12 @@ async fn a_line_holds_all_of_a_message() {
     let (flushed, written) = paper.ends();
     assert_eq!(flushed, written, "flushed before it counts");
     let expected = json!({
-        "event_id": first.id, "namespace": "shop\n1", "topic": "order\r\n{placed}", "key": "k", "tenant_id": Uuid::nil(),
+        "event_id": first.id, "event_type": "order\r\n{placed}", "namespace": "shop\n1", "topic": "order\r\n{placed}", "key": "k", "tenant_id": Uuid::nil(),
         "dedupe_key": "d", "attempt": 2, "created_at": "2023-11-14T22:13:20.123456Z", "replayed": 1, "traceparent": "00-a",
         "tracestate": "b", "content_type": "application/json", "headers": {"x": "y\n"}, "payload": {"n": 1.0e2, "ä": "\n"},
     });
     let bytes = json!({
-        "event_id": second.id, "namespace": "shop\n1", "topic": "photo", "attempt": 2, "content_type": "image/png", "headers": {},
+        "event_id": second.id, "event_type": "photo", "namespace": "shop\n1", "topic": "photo", "attempt": 2, "content_type": "image/png", "headers": {},
         "created_at": "2023-11-14T22:13:20.123456Z", "payload_base64": "AP8=",
     });
     assert_eq!(paper.lines(), [expected, bytes]);

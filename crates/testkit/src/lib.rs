@@ -17,6 +17,7 @@ pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod sinks;
 pub mod source;
 pub mod wait;
 

@@ -10,27 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::address::AllowList;
-use super::format::Source;
 use super::header::is_ours;
 use super::sign::Signer;
-use super::sink::check_destination;
+use super::sink::{HttpClient, check_destination};
+use crate::format::{Format, Source};
+use crate::kind::{Binding, SinkClient, SinkConfig};
 use crate::problem::ConfigProblem;
 use crate::setting::{Secret, duration};
-
-/// How a message becomes a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Format {
-    /// CloudEvents 1.0 in binary mode: the body is the payload, the attributes are `ce-…` headers.
-    #[default]
-    CloudeventsBinary,
-    /// CloudEvents 1.0 in structured mode: the body is one JSON document with attributes and payload, so that a signature
-    /// covers both.
-    CloudeventsStructured,
-    /// The body is the payload, and what belongs to it is in `postrider-…` headers.
-    Plain,
-}
 
 /// Webhooks. The route's destination is a URL such as `https://example.com/hooks` or
 /// `https://example.com/hooks/{tenant}`.
@@ -38,7 +24,8 @@ pub enum Format {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// How a message becomes a request: `cloudevents-binary`, `cloudevents-structured` or `plain`.
+    /// How a message becomes a request: `cloudevents-binary`, `cloudevents-structured`, `envelope` or `plain`. A route may
+    /// choose another.
     pub format: Format,
     /// The `source` attribute of CloudEvents: a URI reference, in which `{namespace}`, `{topic}`, `{key}` and `{tenant}`
     /// stand for the message's own. Source and id together name an event for good: do not change it lightly.
@@ -98,8 +85,8 @@ impl Default for HttpConfig {
     fn default() -> Self {
         let breaker = BreakerConfig::default();
         Self {
-            format: Format::default(),
-            source: "/postrider/{namespace}".into(),
+            format: Format::CloudeventsBinary,
+            source: Source::DEFAULT.into(),
             signing_keys: Vec::new(),
             headers: BTreeMap::new(),
             user_agent: concat!("postrider/", env!("CARGO_PKG_VERSION")).into(),
@@ -229,6 +216,24 @@ impl HttpConfig {
             }
         }
         found
+    }
+}
+
+impl SinkConfig for HttpConfig {
+    fn problems(&self) -> Vec<ConfigProblem> {
+        self.problems()
+    }
+
+    fn check_binding(&self, binding: &Binding) -> Result<(), ConfigProblem> {
+        self.check_destination(binding.needed("https://example.com/hooks")?)
+    }
+
+    fn longest_publish(&self) -> Option<Duration> {
+        Some(self.longest_publish())
+    }
+
+    fn client(&self, name: &str) -> Result<Box<dyn SinkClient>, ConfigProblem> {
+        Ok(Box::new(HttpClient::named(name, self)?))
     }
 }
 

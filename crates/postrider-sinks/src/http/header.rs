@@ -5,8 +5,7 @@
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// What goes before a producer's header that cannot go under its own name.
-pub(super) const CARRIED: &str = "postrider-header-";
+use crate::format::CARRIED;
 
 /// Many servers take no more than this in all.
 const MOST_BYTES: usize = 64 * 1024;
@@ -89,9 +88,9 @@ impl<'a> Headers<'a> {
     }
 
     /// One of ours; the value is percent-encoded.
-    pub(super) fn ours(&mut self, name: &'static str, value: &str) -> Result<(), String> {
-        let value = utf8_percent_encode(value, VALUE).to_string();
-        self.put(HeaderName::from_static(name), &value)
+    pub(super) fn ours(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "one of its headers cannot be sent")?;
+        self.put(name, &utf8_percent_encode(value, VALUE).to_string())
     }
 
     /// One of ours whose value must go as it is; says whether it could.

@@ -24,6 +24,6 @@ mod sign;
 mod sink;
 mod target;
 
-pub use config::{Format, HttpConfig};
+pub use config::HttpConfig;
 pub use resolve::{Lookup, SystemLookup};
 pub use sink::{HttpClient, HttpSink};

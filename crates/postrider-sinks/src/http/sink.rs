@@ -15,13 +15,15 @@ use tokio::time::timeout;
 use url::Host;
 
 use super::address::{AddressPolicy, AllowList};
-use super::config::{Format, HttpConfig};
-use super::format::{Content, Source, content};
+use super::config::HttpConfig;
+use super::format::{Content, content};
 use super::lane::Lane;
 use super::outcome::{Rules, of_error};
 use super::resolve::{Lookup, Resolver, SystemLookup};
 use super::sign::Signer;
 use super::target::{Origin, Target};
+use crate::format::{Format, Source};
+use crate::kind::{Binding, SinkClient};
 use crate::problem::ConfigProblem;
 
 /// How long the rest of an answer is waited for, once its status is known. It is only read to keep the connection.
@@ -117,7 +119,15 @@ impl HttpClient {
         };
         check_literal(&target, &way.resolver.policy)?;
         let lane = self.shared.lane(&target.origin);
-        Ok(HttpSink { shared: self.shared.clone(), target, way, lane })
+        Ok(HttpSink { shared: self.shared.clone(), format: self.shared.config.format, target, way, lane })
+    }
+}
+
+impl SinkClient for HttpClient {
+    fn bind(&self, binding: Binding) -> Result<Arc<dyn Sink>, ConfigProblem> {
+        let sink = self.sink(binding.needed("https://example.com/hooks")?.clone())?;
+        let format = binding.format.unwrap_or(sink.format);
+        Ok(Arc::new(sink.with_format(format)))
     }
 }
 
@@ -242,6 +252,7 @@ fn headers(config: &HttpConfig) -> Result<HeaderMap, ConfigProblem> {
 /// The sink of one route.
 pub struct HttpSink {
     shared: Arc<Shared>,
+    format: Format,
     target: Target,
     way: Way,
     lane: Arc<Lane>,
@@ -260,11 +271,16 @@ impl HttpSink {
         HttpClient::new(config)?.sink(destination)
     }
 
+    /// Writes messages in another format than the client's settings say.
+    pub fn with_format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
     async fn publish_one(&self, message: &ClaimedMessage) -> Outcome {
         let shared = &*self.shared;
-        let format: Format = shared.config.format;
         let url = self.target.url(message);
-        let made = url.and_then(|url| Ok((url, content(format, &shared.source, message, &shared.headers)?)));
+        let made = url.and_then(|url| Ok((url, content(self.format, &shared.source, message, &shared.headers)?)));
         let (url, mut content) = match made {
             Ok(made) => made,
             Err(why) => return Outcome::Unsendable(why),

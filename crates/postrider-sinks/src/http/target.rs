@@ -9,18 +9,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use postrider_core::{ClaimedMessage, Destination};
 use reqwest::Url;
 use url::Host;
 
+use crate::format::cloudevent::SEGMENT;
 use crate::problem::ConfigProblem;
 
 /// Longer URLs are refused by most servers.
 const LONGEST_URL: usize = 8_000;
-
-/// What does not stand for itself in a path segment.
-pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Scheme, host and port.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use super::config::StdoutConfig;
 use super::outcome::{CLOSED, of_error};
-use crate::wire::Envelope;
+use crate::wire::Attributes;
 
 /// The most lines written before a flush.
 const MAX_BATCH: usize = 100;
@@ -136,6 +136,9 @@ impl Sink for StdoutSink {
 #[derive(Serialize)]
 struct Line<'a> {
     event_id: uuid::Uuid,
+    event_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aggregate_type: Option<&'a str>,
     namespace: &'a str,
     topic: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,9 +166,9 @@ struct Line<'a> {
 
 /// The line of a message with its line break, or why it has none.
 fn line(message: &ClaimedMessage, config: &StdoutConfig) -> Result<String, Outcome> {
-    let envelope = Envelope::of(message);
+    let attributes = Attributes::of(message);
     let (mut json, mut base64) = (None, None);
-    match envelope.payload() {
+    match attributes.payload() {
         _ if !config.payload => {}
         Payload::Json(text) => json = Some(on_one_line(text)?),
         Payload::Bytes(bytes) => base64 = Some(STANDARD.encode(bytes)),
@@ -173,19 +176,21 @@ fn line(message: &ClaimedMessage, config: &StdoutConfig) -> Result<String, Outco
     let raw = json.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
     let raw = raw.map_err(|_| not_json())?;
     let line = Line {
-        event_id: envelope.id,
-        namespace: envelope.namespace,
-        topic: envelope.topic,
-        key: envelope.key,
-        tenant_id: envelope.tenant,
-        dedupe_key: envelope.dedupe_key,
-        attempt: envelope.attempt,
-        created_at: &envelope.created,
-        replayed: envelope.replayed,
-        traceparent: envelope.traceparent,
-        tracestate: envelope.tracestate,
-        content_type: envelope.content_type,
-        headers: config.payload.then(|| envelope.headers().collect()),
+        event_id: attributes.id,
+        event_type: attributes.event_type,
+        aggregate_type: attributes.aggregate_type,
+        namespace: attributes.namespace,
+        topic: attributes.topic,
+        key: attributes.key,
+        tenant_id: attributes.tenant,
+        dedupe_key: attributes.dedupe_key,
+        attempt: attributes.attempt,
+        created_at: &attributes.created,
+        replayed: attributes.replayed,
+        traceparent: attributes.traceparent,
+        tracestate: attributes.tracestate,
+        content_type: attributes.content_type,
+        headers: config.payload.then(|| attributes.headers().collect()),
         payload: raw,
         payload_base64: base64,
     };
