@@ -7,7 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`message`], [`name`], [`json`], [`trace`] | what a producer writes, and every check made before SQL |
-//! | [`envelope`] | the event envelope that consumers read |
+//! | [`registry`], [`envelope`] | the events of an application, and the envelope that consumers read |
 //! | [`state`], [`lease`], [`retry`] | the life of a row, the right to publish it, and when to try again |
 //! | [`store`], [`doorbell`] | the seam to a database: batch verbs, and waking up |
 //! | [`sink`], [`outcome`] | the seam to a destination, and what it said of a message |
@@ -27,6 +27,7 @@ pub mod name;
 pub mod operate;
 pub mod outbox;
 pub mod outcome;
+pub mod registry;
 pub mod retry;
 pub mod route;
 pub mod sink;
@@ -43,6 +44,7 @@ pub use lease::{Lease, RowAddress};
 pub use message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
 pub use operate::Operator;
 pub use outcome::{Outcome, PublishError};
+pub use registry::{Event, Registry, RegistryError};
 pub use retry::{ExponentialBackoff, RetryPolicy};
 pub use route::{Destination, Route, Router};
 pub use sink::{BatchFor, Sink, callback};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use tokio::time::Instant;
 use wildmatch::WildMatch;
 
 use crate::breaker::{BreakerConfig, Pass, Turnstile};
@@ -235,6 +236,19 @@ impl Router {
         outcomes
     }
 
+    /// Metrics by sink; a dispatcher's own tell nothing of its sinks apart.
+    fn measure(&self, route: &Route, outcomes: &[Outcome], took: Duration) {
+        let labels = [("dispatcher", self.name.clone()), ("sink", route.sink_name.clone())];
+        metrics::histogram!("postrider_sink_publish_seconds", &labels).record(took);
+        let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+        outcomes.iter().for_each(|outcome| *counts.entry(outcome.kind()).or_default() += 1);
+        for (outcome, count) in counts {
+            let [dispatcher, sink] = labels.clone();
+            metrics::counter!("postrider_sink_published_total", &[dispatcher, sink, ("outcome", outcome.to_owned())])
+                .increment(count);
+        }
+    }
+
     fn route(&self, message: &ClaimedMessage) -> Option<usize> {
         self.routes.iter().position(|route| route.matches(message))
     }
@@ -272,7 +286,10 @@ impl Sink for Router {
             let why = "no route is for this message; add one".to_owned();
             return vec![Outcome::Busy { after: UNROUTED_WAIT, why }; batch.len()];
         };
-        self.publish_on(route, batch).await
+        let started = Instant::now();
+        let outcomes = self.publish_on(route, batch).await;
+        self.measure(route, &outcomes, started.elapsed());
+        outcomes
     }
 
     /// With several sinks it minds those that do not mind outages themselves.

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use postrider_core::message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
+use postrider_core::registry::{Registry, RegistryError};
 
 use crate::names::Names;
 
@@ -21,6 +22,7 @@ use crate::names::Names;
 pub struct Outbox {
     names: Names,
     limits: Limits,
+    registry: Option<Arc<Registry>>,
     #[cfg(feature = "postgres")]
     pub(crate) behind_pooler: bool,
     /// The bells and the clock of the store that this outbox was made by.
@@ -71,6 +73,7 @@ impl Outbox {
             #[cfg(feature = "sqlite")]
             neighbours: None,
             limits: Limits::default(),
+            registry: None,
             names,
         }
     }
@@ -78,6 +81,12 @@ impl Outbox {
     /// Replaces the limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Takes only messages that tell of events of this registry, as they are registered.
+    pub fn with_registry(mut self, registry: impl Into<Arc<Registry>>) -> Self {
+        self.registry = Some(registry.into());
         self
     }
 
@@ -139,7 +148,11 @@ impl Outbox {
     }
 
     fn check(&self, index: usize, message: Message) -> Result<NewRow, EnqueueError> {
-        message.into_row(&self.limits).map_err(|source| EnqueueError::Invalid { index, source })
+        let row = message.into_row(&self.limits).map_err(|source| EnqueueError::Invalid { index, source })?;
+        if let Some(registry) = &self.registry {
+            registry.check(&row).map_err(|source| EnqueueError::NotRegistered { index, source })?;
+        }
+        Ok(row)
     }
 }
 
@@ -199,6 +212,14 @@ pub enum EnqueueError {
         index: usize,
         /// Why.
         source: InvalidMessage,
+    },
+    /// The message is not one of the outbox's registered events; the transaction is still usable.
+    #[error("message {index} was refused: {source}")]
+    NotRegistered {
+        /// Which message of the call, counted from 0.
+        index: usize,
+        /// Why.
+        source: RegistryError,
     },
     /// No transaction is open on the connection; the message would not be bound to any change.
     #[error("no transaction is open on this connection; enqueue inside the transaction that makes the change")]

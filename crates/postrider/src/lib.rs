@@ -54,13 +54,25 @@
 //! | `sea-orm` | `enqueue` for SeaORM's transactions, on every database whose feature is on |
 //! | `tokio-postgres`, `diesel-async`, `rusqlite` | `enqueue` for the transactions of these drivers |
 //! | `stdout`, `http` | `sinks`: JSON lines on standard output, and webhooks |
-//! | `tls` | TLS to PostgreSQL and MySQL for stores by their URL (`AnyStore`) |
+//! | `kafka`, `pubsub`, `nats`, `amqp`, `redis`, `sqs`, `sns` | `sinks`: brokers, each with its client |
+//! | `provider` | `sinks`: adapters for Slack, Telegram, WhatsApp, and for your own |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
 //! idempotent.
 
 pub use postrider_core::*;
-#[cfg(any(feature = "stdout", feature = "http"))]
+#[cfg(any(
+    feature = "stdout",
+    feature = "http",
+    feature = "kafka",
+    feature = "pubsub",
+    feature = "nats",
+    feature = "amqp",
+    feature = "redis",
+    feature = "sqs",
+    feature = "sns",
+    feature = "provider"
+))]
 pub use postrider_sinks as sinks;
 pub use postrider_store::*;

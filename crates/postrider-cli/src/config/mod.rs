@@ -24,7 +24,6 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use postrider_sinks::StdoutConfig;
 use postrider_sinks::setting::Secret;
 
 pub use environment::{environment, is_of_source};
@@ -157,7 +156,8 @@ pub fn from_flags(
     let mut refused = Findings::new(PLACE, "");
     let (tree, mut config) = read_variables(environment, &mut refused);
     let (sink, destination) = match sink {
-        "stdout" => (Sink::Stdout(StdoutConfig::default()), None),
+        "stdout" => (Sink::Stdout(Box::default()), None),
+        #[cfg(feature = "http")]
         address if address.starts_with("http://") || address.starts_with("https://") => {
             let configured = config.sink.remove(NAME).filter(|sink| matches!(sink, Sink::Http(_)));
             (configured.unwrap_or_else(|| Sink::Http(Box::default())), Some(address.to_owned()))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use postrider::ExponentialBackoff;
 use postrider::dispatch;
+use postrider_sinks::Format;
 use postrider_sinks::setting::{Secret, duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -181,6 +182,8 @@ pub struct Route {
     /// The name they have there: a fixed one, `{topic}`, or a template that begins with text of your own, such as
     /// `https://hooks.example.com/{namespace}/{topic}`. Fields are `{namespace}`, `{topic}`, `{key}`, `{tenant}`.
     pub destination: Option<String>,
+    /// How they are written there, instead of the sink's own `format`.
+    pub format: Option<Format>,
 }
 
 impl Default for Relay {

@@ -1,11 +1,11 @@
-//! The sinks that can be configured. A new type is one line in each `match` here and one variant.
+//! The sinks that can be configured, each if the binary was built with it. A new type is one line in `sinks!`.
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Duration;
 
-use postrider::Destination;
-use postrider_sinks::{ConfigProblem, HttpConfig, StdoutConfig};
+#[cfg(feature = "http")]
+use postrider_sinks::HttpConfig;
+use postrider_sinks::{SinkConfig, StdoutConfig};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -13,66 +13,72 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::shape::TYPE;
 
-/// Where messages go.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Sink {
-    /// JSON lines on standard output.
-    Stdout(StdoutConfig),
-    /// Webhooks.
-    Http(Box<HttpConfig>),
-}
-
-impl Sink {
-    /// What `type` may say.
-    const TYPES: &[&str] = &["stdout", "http"];
-
-    /// One of each type with its defaults, in the order of the variants.
-    pub fn one_of_each() -> Vec<Self> {
-        vec![Self::Stdout(StdoutConfig::default()), Self::Http(Box::default())]
-    }
-
-    /// All settings that cannot work.
-    pub fn problems(&self) -> Vec<ConfigProblem> {
-        match self {
-            Self::Stdout(_) => Vec::new(),
-            Self::Http(http) => http.problems(),
+/// Makes the enum and everything that goes over all types.
+macro_rules! sinks {
+    ($($(#[doc = $about:literal])+ $(#[cfg(feature = $feature:literal)])? $kind:literal => $variant:ident($config:ty),)+) => {
+        /// Where messages go.
+        #[derive(Debug, Clone, Serialize, JsonSchema)]
+        #[serde(tag = "type", rename_all = "lowercase")]
+        #[non_exhaustive]
+        pub enum Sink {
+            $(
+                $(#[doc = $about])+
+                $(#[cfg(feature = $feature)])?
+                $variant(Box<$config>),
+            )+
         }
-    }
 
-    /// Whether messages can be sent there under this destination; the error says what is wrong and what to do.
-    pub fn check_destination(&self, destination: Option<&Destination>) -> Result<(), String> {
-        match (self, destination) {
-            // Each line says where its message would have gone; nothing is looked up.
-            (Self::Stdout(_), _) => Ok(()),
-            (Self::Http(_), None) => Err("an http sink needs a destination such as https://example.com/hooks".into()),
-            // What is wrong with the sink's own settings is said of the sink.
-            (Self::Http(http), Some(_)) if http.check().is_err() => Ok(()),
-            (Self::Http(http), Some(destination)) => {
-                http.check_destination(destination).map_err(|problem| problem.what)
+        impl Sink {
+            /// What `type` may say.
+            const TYPES: &[&str] = &[$($(#[cfg(feature = $feature)])? $kind,)+];
+
+            /// What it may say in a binary that was built with everything.
+            const ALL_TYPES: &[&str] = &[$($kind,)+];
+
+            /// One of each type with its defaults, in the order of the variants.
+            pub fn one_of_each() -> Vec<Self> {
+                Vec::from([$($(#[cfg(feature = $feature)])? Self::$variant(Box::default()),)+])
+            }
+
+            /// Its settings, whatever its type.
+            pub fn config(&self) -> &dyn SinkConfig {
+                match self {
+                    $($(#[cfg(feature = $feature)])? Self::$variant(config) => &**config,)+
+                }
             }
         }
-    }
 
-    /// The longest time that a publish takes, if the sink itself has a limit.
-    pub fn longest_publish(&self) -> Option<Duration> {
-        match self {
-            Self::Stdout(_) => None,
-            Self::Http(http) => Some(http.longest_publish()),
+        impl ByType for Sink {
+            fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error> {
+                let settings = MapAccessDeserializer::new(settings);
+                match kind {
+                    $(
+                        $(#[cfg(feature = $feature)])?
+                        $kind => <$config>::deserialize(settings).map(|config| Self::$variant(Box::new(config))),
+                    )+
+                    _ => Err(unknown(kind)),
+                }
+            }
         }
-    }
+    };
 }
 
-impl ByType for Sink {
-    fn read<'de, A: MapAccess<'de>>(kind: &str, settings: A) -> Result<Self, A::Error> {
-        let settings = MapAccessDeserializer::new(settings);
-        match kind {
-            "stdout" => StdoutConfig::deserialize(settings).map(Self::Stdout),
-            "http" => HttpConfig::deserialize(settings).map(|http| Self::Http(Box::new(http))),
-            _ => Err(A::Error::unknown_variant(kind, Self::TYPES)),
-        }
+sinks! {
+    /// JSON lines on standard output.
+    "stdout" => Stdout(StdoutConfig),
+    /// Webhooks.
+    #[cfg(feature = "http")]
+    "http" => Http(HttpConfig),
+}
+
+/// What is wrong with a type that this binary does not have.
+fn unknown<E: Error>(kind: &str) -> E {
+    if Sink::ALL_TYPES.contains(&kind) {
+        return E::custom(format!(
+            "this postrider was built without the sink {kind}; build it with --features {kind}, or use the default build"
+        ));
     }
+    E::unknown_variant(kind, Sink::TYPES)
 }
 
 impl<'de> Deserialize<'de> for Sink {

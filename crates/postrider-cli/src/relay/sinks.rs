@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use postrider::operate::Finding;
 use postrider::{Destination, Sink};
-use postrider_sinks::http::HttpClient;
-use postrider_sinks::stdout::StdoutSink;
+use postrider_sinks::{Binding, SinkClient};
 use tokio::time::timeout;
 
 use crate::config::{self, Config, Route};
@@ -16,15 +15,9 @@ use crate::output::span;
 /// How long a destination may take to answer when it is examined.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A sink before it is bound to a destination.
-enum Made {
-    Stdout(Arc<StdoutSink>),
-    Http(HttpClient),
-}
-
 /// All sinks, by their names.
 pub struct Sinks {
-    made: BTreeMap<String, Made>,
+    made: BTreeMap<String, Box<dyn SinkClient>>,
     bound: Mutex<BTreeMap<String, Vec<Arc<dyn Sink>>>>,
 }
 
@@ -33,14 +26,8 @@ impl Sinks {
     pub fn make(config: &Config) -> Result<Self, String> {
         let mut made = BTreeMap::new();
         for (name, sink) in &config.sink {
-            let sink = match sink {
-                config::Sink::Stdout(stdout) => Made::Stdout(Arc::new(StdoutSink::with_config(stdout))),
-                config::Sink::Http(http) => {
-                    let client = HttpClient::named(name, http).map_err(|problem| format!("sink.{name}.{problem}"))?;
-                    Made::Http(client)
-                }
-            };
-            made.insert(name.clone(), sink);
+            let client = sink.config().client(name).map_err(|problem| format!("sink.{name}.{problem}"))?;
+            made.insert(name.clone(), client);
         }
         Ok(Self { made, bound: Mutex::default() })
     }
@@ -48,15 +35,11 @@ impl Sinks {
     /// The sink of a route.
     pub fn bind(&self, at: usize, route: &Route) -> Result<Arc<dyn Sink>, String> {
         let said = |why: String| format!("route {} to {:?}: {why}", at + 1, route.sink);
-        let sink: Arc<dyn Sink> = match self.made.get(&route.sink) {
-            None => return Err(said("there is no such sink".into())),
-            Some(Made::Stdout(sink)) => sink.clone(),
-            Some(Made::Http(client)) => {
-                let destination = route.destination.as_deref().ok_or_else(|| said("it needs a destination".into()))?;
-                let destination: Destination = destination.parse().map_err(|why| said(format!("{why}")))?;
-                Arc::new(client.sink(destination).map_err(|problem| said(problem.to_string()))?)
-            }
-        };
+        let client = self.made.get(&route.sink).ok_or_else(|| said("there is no such sink".into()))?;
+        let destination = route.destination.as_deref().map(str::parse::<Destination>).transpose();
+        let destination = destination.map_err(|why| said(why.to_string()))?;
+        let sink = client.bind(Binding { destination, format: route.format });
+        let sink = sink.map_err(|problem| said(problem.to_string()))?;
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.entry(route.sink.clone()).or_default().push(sink.clone());
         Ok(sink)
@@ -79,10 +62,11 @@ impl Sinks {
                     Err(why) => Finding::problem(
                         "sink-answers",
                         format!("the destination does not answer: {why}"),
-                        "start it, mend its address in the route, or allow its network in the sink's allow_addresses",
+                        "start it, mend its address in the sink or the route, or allow its network if it is an http sink",
                     ),
                 });
             }
+            #[cfg(feature = "http")]
             findings.extend(self.limits(&name, config));
             examined.push((format!("sink {name}"), findings));
         }
@@ -95,6 +79,7 @@ impl Sinks {
     }
 
     /// Settings that work against each other.
+    #[cfg(feature = "http")]
     fn limits(&self, name: &str, config: &Config) -> Vec<Finding> {
         let Some(config::Sink::Http(http)) = config.sink.get(name) else { return Vec::new() };
         let sources =

@@ -79,6 +79,12 @@ fn recorder() -> Result<PrometheusHandle, Failure> {
         .map_err(|error| failed(&error))?;
     metrics_process::Collector::default().describe();
     metrics::describe_counter!("postrider_reloads_total", "Reloads of the configuration by result.");
+    metrics::describe_counter!("postrider_sink_published_total", "Publishes by sink and outcome.");
+    metrics::describe_histogram!(
+        "postrider_sink_publish_seconds",
+        metrics::Unit::Seconds,
+        "Time of one call of a sink."
+    );
     metrics::describe_counter!("postrider_unrouted_total", "Publishes put off because no route is for the message.");
     metrics::describe_gauge!("postrider_build_info", "1, with the version as a label.");
     let upkeep = handle.clone();

@@ -82,6 +82,7 @@ fn plain(headers: &mut Headers<'_>, attributes: &Attributes<'_>) -> Result<(), S
         ("postrider-event-type", Some(attributes.event_type)),
         ("postrider-event-version", Some(&version)),
         ("postrider-aggregate-type", attributes.aggregate_type),
+        ("postrider-aggregate-id", attributes.aggregate_id()),
         ("postrider-namespace", Some(attributes.namespace)),
         ("postrider-topic", Some(attributes.topic)),
         ("postrider-key", attributes.key),

@@ -140,7 +140,7 @@ impl Check<'_> {
 
     fn sinks(&mut self) {
         for (name, sink) in &self.config.sink {
-            for problem in sink.problems() {
+            for problem in sink.config().problems() {
                 self.refuse(field_of(&KeyPath::from(["sink", name]), &problem.field), &problem.what);
             }
         }

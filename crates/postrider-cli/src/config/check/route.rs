@@ -2,6 +2,7 @@
 
 use postrider::route::InvalidDestination;
 use postrider::{Destination, name};
+use postrider_sinks::Binding;
 use postrider_sinks::setting::duration;
 use wildmatch::WildMatch;
 
@@ -17,7 +18,7 @@ impl Check<'_> {
             self.ends(&path, route);
             self.pattern(&path, "namespace", route.namespace.as_deref());
             self.pattern(&path, "topic", route.topic.as_deref());
-            self.destination(&path, route);
+            self.binding(&path, route);
             self.time_limits(route);
             if let Some(earlier) = self.config.route[..at].iter().position(|earlier| covers(earlier, route)) {
                 let said = format!("route[{earlier}] takes all of its messages; move this one up, or remove it");
@@ -49,32 +50,34 @@ impl Check<'_> {
         }
     }
 
-    fn destination(&mut self, path: &KeyPath, route: &Route) {
-        let path = path.key("destination");
+    fn binding(&mut self, path: &KeyPath, route: &Route) {
         let destination = match route.destination.as_deref().map(str::parse::<Destination>).transpose() {
             Ok(destination) => destination,
             // What is in the braces is repeated only if it is a word: anything may have got there.
             Err(InvalidDestination::UnknownField { found }) if !found.chars().all(|c| c.is_ascii_alphabetic()) => {
                 let said = "the destination has an unknown field; use {namespace}, {topic}, {key} or {tenant}";
-                return self.refuse(path, said);
+                return self.refuse(path.key("destination"), said);
             }
-            Err(error) => return self.refuse(path, &error.to_string()),
+            Err(error) => return self.refuse(path.key("destination"), &error.to_string()),
         };
-        if let Some(sink) = self.config.sink.get(&route.sink)
-            && let Err(said) = sink.check_destination(destination.as_ref())
+        let Some(sink) = self.config.sink.get(&route.sink).map(Sink::config) else { return };
+        // What is wrong with the sink's own settings is said of the sink.
+        if sink.problems().is_empty()
+            && let Err(problem) = sink.check_binding(&Binding { destination, format: route.format })
         {
-            self.refuse(path, &said);
+            self.refuse(path.key(&problem.field), &problem.what);
         }
     }
 
     /// A request that is cut off by the dispatcher would be sent again although it may have arrived.
     fn time_limits(&mut self, route: &Route) {
-        let Some(longest) = self.config.sink.get(&route.sink).and_then(Sink::longest_publish) else { return };
+        let sink = self.config.sink.get(&route.sink).map(Sink::config);
+        let Some(longest) = sink.and_then(|sink| sink.longest_publish()) else { return };
         let ours = |name: &String| route.source.as_ref().is_none_or(|wanted| wanted == name);
         for (name, source) in self.config.source.iter().filter(|(name, source)| source.enabled && ours(name)) {
             if source.publish_timeout <= longest {
                 let said = format!(
-                    "it must be longer than timeout and patience of sink {:?} together, {}, or requests would be cut off and sent again",
+                    "it must be longer than what sink {:?} may take for a publish, {}, or messages would be cut off and sent again; raise it, or lower the sink's timeout",
                     route.sink,
                     duration::format(longest)
                 );
