@@ -44,6 +44,7 @@ impl TlsConfig {
     }
 
     /// The bytes of the client's certificate and key, if there are any.
+    #[allow(clippy::type_complexity)] // certificate and key
     pub fn identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, ConfigProblem> {
         match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => {

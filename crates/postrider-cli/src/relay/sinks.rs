@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use postrider::operate::Finding;
 use postrider::{Destination, Sink};
+#[cfg(feature = "http")]
+use postrider_sinks::HttpConfig;
 use postrider_sinks::{Binding, SinkClient};
 use tokio::time::timeout;
 
-use crate::config::{self, Config, Route};
+#[cfg(feature = "http")]
+use crate::config;
+use crate::config::{Config, Route};
 use crate::output::span;
 
 /// How long a destination may take to answer when it is examined.
@@ -66,8 +70,7 @@ impl Sinks {
                     ),
                 });
             }
-            #[cfg(feature = "http")]
-            findings.extend(self.limits(&name, config));
+            findings.extend(limits(&name, config));
             examined.push((format!("sink {name}"), findings));
         }
         let unused = self.made.keys().filter(|name| !self.bound().contains_key(*name)).cloned().collect::<Vec<_>>();
@@ -77,32 +80,38 @@ impl Sinks {
         }
         examined
     }
+}
 
-    /// Settings that work against each other.
-    #[cfg(feature = "http")]
-    fn limits(&self, name: &str, config: &Config) -> Vec<Finding> {
-        let Some(config::Sink::Http(http)) = config.sink.get(name) else { return Vec::new() };
-        let sources =
-            config.source.iter().filter(|(_, source)| source.enabled && source.concurrency < http.concurrency);
-        let mut findings: Vec<Finding> = sources
-            .map(|(source, settings)| {
-                Finding::warning(
-                    "sink-limits",
-                    format!(
-                        "source {source:?} makes {} publish calls at a time, the sink allows {} to one origin: one slow origin can take them all",
-                        settings.concurrency, http.concurrency
-                    ),
-                    format!("raise source.{source}.concurrency, or lower sink.{name}.concurrency"),
-                )
-            })
-            .collect();
-        if http.signing_keys.is_empty() {
-            let fix = format!("give sink.{name}.signing_keys, so that receivers can tell your requests from others'");
-            findings.push(Finding::warning("sink-unsigned", "requests are not signed", fix));
-        }
-        if findings.is_empty() {
-            findings.push(Finding::fine("sink-limits", "time limits and concurrency fit the sources'"));
-        }
-        findings
+/// What is wrong with a sink's settings beside those of the sources, or what is missing.
+fn limits(name: &str, config: &Config) -> Vec<Finding> {
+    match config.sink.get(name) {
+        #[cfg(feature = "http")]
+        Some(config::Sink::Http(http)) => http_limits(name, http, config),
+        _ => Vec::new(),
     }
+}
+
+#[cfg(feature = "http")]
+fn http_limits(name: &str, http: &HttpConfig, config: &Config) -> Vec<Finding> {
+    let sources = config.source.iter().filter(|(_, source)| source.enabled && source.concurrency < http.concurrency);
+    let mut findings: Vec<Finding> = sources
+        .map(|(source, settings)| {
+            Finding::warning(
+                "sink-limits",
+                format!(
+                    "source {source:?} makes {} publish calls at a time, the sink allows {} to one origin: one slow origin can take them all",
+                    settings.concurrency, http.concurrency
+                ),
+                format!("raise source.{source}.concurrency, or lower sink.{name}.concurrency"),
+            )
+        })
+        .collect();
+    if http.signing_keys.is_empty() {
+        let fix = format!("give sink.{name}.signing_keys, so that receivers can tell your requests from others'");
+        findings.push(Finding::warning("sink-unsigned", "requests are not signed", fix));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine("sink-limits", "time limits and concurrency fit the sources'"));
+    }
+    findings
 }
