@@ -14,6 +14,7 @@ mod producers {
     mod migrations;
     mod producer;
     mod refusal;
+    mod registry;
     mod reserved_names;
     mod schema;
     mod sea_orm;
