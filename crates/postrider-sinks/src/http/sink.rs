@@ -53,9 +53,9 @@ struct Shared {
 
 /// How to get to an origin. There are two of them, because plain HTTP may go to fewer addresses.
 #[derive(Clone)]
-struct Way {
+pub(crate) struct Way {
     resolver: Resolver,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl fmt::Debug for HttpClient {
@@ -243,7 +243,7 @@ fn headers(config: &HttpConfig) -> Result<HeaderMap, ConfigProblem> {
 pub struct HttpSink {
     shared: Arc<Shared>,
     target: Target,
-    way: Way,
+    pub(crate) way: Way,
     lane: Arc<Lane>,
 }
 
