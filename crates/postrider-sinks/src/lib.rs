@@ -11,6 +11,8 @@
 #[cfg(feature = "http")]
 pub mod http;
 pub mod problem;
+#[cfg(feature = "provider")]
+pub mod provider;
 pub mod setting;
 #[cfg(feature = "stdout")]
 pub mod stdout;
