@@ -1,4 +1,5 @@
 //! What each answer of a provider means for a message: every error of the tables in the adapters' modules.
+#![cfg(feature = "provider")]
 
 mod provider_server;
 mod support;

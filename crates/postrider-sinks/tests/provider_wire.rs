@@ -1,4 +1,5 @@
 //! What providers get, what never reaches them, and adapters that are not on any wire.
+#![cfg(feature = "provider")]
 
 mod provider_server;
 mod support;
@@ -11,7 +12,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{Outcome, Payload, Sink};
-use postrider_sinks::provider::{Adapter, NoopAdapter, NoopAnswer, NoopConfig, Outbound, ProviderConfig, ProviderSink};
+use postrider_sinks::provider::{
+    Adapter, CORRELATION_ID, NoopAdapter, NoopAnswer, NoopConfig, Outbound, ProviderConfig, ProviderSink,
+};
 use provider_server::{Api, NUMBER_ID, fine, http, send, slack_error, to};
 use serde_json::{Value, json};
 use support::Server;
@@ -49,6 +52,14 @@ async fn slack_gets_plain_text_that_rings_for_nobody() {
     assert_eq!(
         (&body["text"], &body["thread_ts"], &body["mrkdwn"]),
         (&json!("<!here> *hi*"), &json!("1.2"), &Value::Null)
+    );
+    let mut message = to("slack", "C1", json!({ "text": "x" }));
+    message.headers.insert(CORRELATION_ID.into(), "x".repeat(4_096));
+    assert_eq!(send(&api.sink(), message).await, Outcome::Accepted);
+    assert_eq!(
+        api.take()[0].body["metadata"]["event_payload"]["correlation_id"],
+        Value::Null,
+        "it is too long for Slack"
     );
     let mut config = api.config();
     config.slack.as_mut().expect("Slack").metadata = false;
@@ -251,7 +262,8 @@ async fn an_adapter_of_your_own_gets_everything_and_is_cut_off_in_time() {
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Accepted), "{outcomes:?}");
     assert_eq!(sms.most.load(Ordering::SeqCst), 2, "no more at a time than concurrency says");
 
-    let outcome = send(&sink, to("sms", "+1", json!({ "text": "hi" }))).await;
+    let sent = send(&sink, to("sms", "+1", json!({ "text": "hi" })));
+    let outcome = tokio::time::timeout(Duration::from_secs(5), sent).await.expect("it is cut off");
     assert!(matches!(&outcome, Outcome::Unknown(why) if why.contains("in time")), "{outcome:?}");
 }
 

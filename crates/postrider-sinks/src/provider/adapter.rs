@@ -140,8 +140,8 @@ impl fmt::Debug for Outbound<'_> {
     }
 }
 
-/// One of the producer's ids as it may be logged: only what looks like an id.
-pub(super) fn loggable(id: Option<&str>) -> Option<&str> {
+/// One of the producer's ids as it may be shown to others: only what looks like an id.
+pub(super) fn plain_id(id: Option<&str>) -> Option<&str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     id.filter(|id| id.len() <= 128 && id.chars().all(plain))
 }

@@ -54,7 +54,7 @@ pub struct SlackConfig {
     /// Where the Web API is.
     #[serde(default = "slack_endpoint")]
     pub endpoint: String,
-    /// Whether messages carry their event id, correlation id and channel message id as metadata, which apps in the workspace can
+    /// Whether messages carry their event id, and correlation id and channel message id if they look like ids, as metadata, which apps in the workspace can
     /// read.
     #[serde(default = "yes")]
     pub metadata: bool,

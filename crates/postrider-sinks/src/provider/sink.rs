@@ -13,7 +13,7 @@ use futures::future::join_all;
 use postrider_core::{ClaimedMessage, Outcome, Sink};
 use tokio::time::timeout;
 
-use super::adapter::{Adapter, CHANNEL_MESSAGE_ID, CORRELATION_ID, Outbound, loggable};
+use super::adapter::{Adapter, CHANNEL_MESSAGE_ID, CORRELATION_ID, Outbound, plain_id};
 use super::config::ProviderConfig;
 use super::noop::NoopAdapter;
 use super::slack::SlackAdapter;
@@ -164,7 +164,7 @@ impl ProviderSink {
         let labels = [("sink", self.name.clone()), ("provider", provider.to_owned()), ("outcome", kind.to_owned())];
         metrics::counter!("postrider_provider_messages_total", &labels).increment(1);
         if !matches!(outcome, Outcome::Busy { .. }) {
-            let id = |name: &str| loggable(message.headers.get(name).map(String::as_str));
+            let id = |name: &str| plain_id(message.headers.get(name).map(String::as_str));
             tracing::info!(
                 sink = %self.name, provider, outcome = kind, event_id = %message.id,
                 correlation_id = id(CORRELATION_ID), channel_message_id = id(CHANNEL_MESSAGE_ID),

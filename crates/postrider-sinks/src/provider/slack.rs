@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use postrider_core::Outcome;
 use serde_json::{Map, Value, json};
 
-use super::adapter::{Adapter, Correlation, Outbound};
+use super::adapter::{Adapter, Correlation, Outbound, plain_id};
 use super::config::SlackConfig;
 use super::endpoint::{Answer, Endpoint};
 use super::outcome::{Judged, Verdict, by_status};
@@ -70,11 +70,12 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Slack limits metadata, and no message should die of a long id.
 fn metadata(correlation: &Correlation<'_>) -> Value {
     let ids = [
         ("event_id", Some(correlation.event_id.to_string())),
-        ("correlation_id", correlation.correlation_id.map(str::to_owned)),
-        ("channel_message_id", correlation.channel_message_id.map(str::to_owned)),
+        ("correlation_id", plain_id(correlation.correlation_id).map(str::to_owned)),
+        ("channel_message_id", plain_id(correlation.channel_message_id).map(str::to_owned)),
     ];
     let ids: Map<String, Value> =
         ids.into_iter().filter_map(|(name, id)| Some((name.to_owned(), id?.into()))).collect();

@@ -132,8 +132,11 @@ fn examine(request: &Received) -> Result<Call, String> {
     whatsapp(fields).map(|()| call("whatsapp", &body["to"], "messages"))
 }
 
-/// Fields by name: what they must be, and whether they must be there.
-fn shape(fields: &Map<String, Value>, known: &[(&str, bool, fn(&Value) -> bool)]) -> Result<(), String> {
+/// A field's name, whether it must be there, and what it must be.
+type Field = (&'static str, bool, fn(&Value) -> bool);
+
+/// No field may be wrong, missing or unknown.
+fn shape(fields: &Map<String, Value>, known: &[Field]) -> Result<(), String> {
     let unknown = fields.keys().find(|name| !known.iter().any(|(known, ..)| known == name));
     if let Some(name) = unknown {
         return Err(format!("unknown field {name}"));
@@ -154,7 +157,7 @@ fn text(value: &Value) -> bool {
 
 fn slack(fields: &Map<String, Value>) -> Result<(), String> {
     let metadata = |value: &Value| text(&value["event_type"]) && value["event_payload"].is_object();
-    let known: [(&str, bool, fn(&Value) -> bool); 6] = [
+    let known: [Field; 6] = [
         ("channel", true, text),
         ("text", true, text),
         ("mrkdwn", false, Value::is_boolean),
@@ -167,7 +170,7 @@ fn slack(fields: &Map<String, Value>) -> Result<(), String> {
 
 fn telegram(fields: &Map<String, Value>) -> Result<(), String> {
     let chat = |value: &Value| value.is_i64() || value.as_str().is_some_and(|name| name.starts_with('@'));
-    let known: [(&str, bool, fn(&Value) -> bool); 4] = [
+    let known: [Field; 4] = [
         ("chat_id", true, chat),
         ("text", true, text),
         ("parse_mode", false, text),
@@ -182,7 +185,7 @@ fn whatsapp(fields: &Map<String, Value>) -> Result<(), String> {
             && value.as_object().is_some_and(|text| text.keys().all(|name| name == "body" || name == "preview_url"))
     };
     let is_text = fields.get("type") == Some(&json!("text"));
-    let known: [(&str, bool, fn(&Value) -> bool); 7] = [
+    let known: [Field; 7] = [
         ("messaging_product", true, |value| value == "whatsapp"),
         ("recipient_type", true, |value| value == "individual"),
         ("to", true, text),
