@@ -108,8 +108,8 @@ const OTHERS: usize = 20;
 /// Long enough for both attempts of every message, if they were made.
 const OUTAGE: Duration = Duration::from_secs(3);
 
-/// Slack refuses the token until it is mended. Others go on meanwhile if there are any, and not one message dies although each has
-/// two attempts only.
+/// Slack refuses the token until it is mended. Others go on meanwhile if there are any, and not one message dies
+/// although each has two attempts only.
 async fn revoked_token(others: bool) {
     let mended = Arc::new(AtomicBool::new(false));
     let refused = Arc::new(AtomicUsize::new(0));

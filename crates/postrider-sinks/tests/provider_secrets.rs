@@ -1,5 +1,5 @@
-//! Tokens, recipients and what messages say are in no log, error, outcome or debug output, whatever goes wrong; the producer's ids are
-//! in the log. Telegram's token is a part of the address, which is the easiest of all to let slip.
+//! Tokens, recipients and what messages say are in no log, error, outcome or debug output, whatever goes wrong; the
+//! producer's ids are in the log. Telegram's token is a part of the address, which is the easiest of all to let slip.
 #![cfg(feature = "provider")]
 
 mod provider_server;

@@ -1,7 +1,7 @@
 //! The interface of a provider, and what a message becomes for it.
 //!
-//! An adapter gets an [`Outbound`] and answers one [`Outcome`]; it knows no store, no lease and no retry policy. What cannot
-//! become an `Outbound` is unsendable and never reaches an adapter.
+//! An adapter gets an [`Outbound`] and answers one [`Outcome`]; it knows no store, no lease and no retry policy. What
+//! cannot become an `Outbound` is unsendable and never reaches an adapter.
 //!
 //! ```
 //! use async_trait::async_trait;
@@ -42,8 +42,8 @@ use super::payload::Normalised;
 
 /// The header with the provider's name, such as `slack`. Names have case.
 pub const PROVIDER: &str = "provider";
-/// The header with the recipient, as its provider writes it: a channel, a chat, a telephone number. The message's key is never
-/// taken in its place: a key that happens to be somebody's number must not become a message to them.
+/// The header with the recipient, as its provider writes it: a channel, a chat, a telephone number. The message's key
+/// is never taken in its place: a key that happens to be somebody's number must not become a message to them.
 pub const RECIPIENT: &str = "recipient";
 /// The header with the producer's correlation id, if there is one.
 pub const CORRELATION_ID: &str = "correlation-id";
@@ -56,8 +56,9 @@ const LONGEST_RECIPIENT: usize = 255;
 /// Sends messages to one provider.
 #[async_trait]
 pub trait Adapter: Send + Sync + 'static {
-    /// Sends one message, once. It is cut off at the sink's time limit, and then its outcome is unknown; the same message may come
-    /// again with the same event id. Texts of outcomes are stored with the message: leave payloads, recipients and tokens out.
+    /// Sends one message, once. It is cut off at the sink's time limit, and then its outcome is unknown; the same
+    /// message may come again with the same event id. Texts of outcomes are stored with the message: leave payloads,
+    /// recipients and tokens out.
     async fn send(&self, outbound: &Outbound<'_>) -> Outcome;
 
     /// Whether the provider answers; the error text is for the operator. It must not send anything to anybody.

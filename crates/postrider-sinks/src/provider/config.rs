@@ -13,7 +13,8 @@ use crate::http::HttpConfig;
 use crate::problem::ConfigProblem;
 use crate::setting::{Secret, duration};
 
-/// Chat providers. Each message names its provider and recipient in its headers; a table for each provider says how to get there.
+/// Chat providers. Each message names its provider and recipient in its headers; a table for each provider says how to
+/// get there.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -30,15 +31,15 @@ pub struct ProviderConfig {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub connect_timeout: Duration,
-    /// How long sending a message may take with everything; it must be shorter than the dispatcher's publish time-out by more
-    /// than a quarter of a second.
+    /// How long sending a message may take with everything; it must be shorter than the dispatcher's publish time-out
+    /// by more than a quarter of a second.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub timeout: Duration,
     /// A file of PEM certificates that are trusted besides those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Networks that may be connected to although they are not public, such as `10.1.0.0/16` or `127.0.0.1`, for an endpoint of
-    /// your own. Only there an endpoint may begin with `http://`.
+    /// Networks that may be connected to although they are not public, such as `10.1.0.0/16` or `127.0.0.1`, for an
+    /// endpoint of your own. Only there an endpoint may begin with `http://`.
     pub allow_addresses: Vec<String>,
     /// The most messages under way to one provider.
     pub concurrency: usize,
@@ -54,8 +55,8 @@ pub struct SlackConfig {
     /// Where the Web API is.
     #[serde(default = "slack_endpoint")]
     pub endpoint: String,
-    /// Whether messages carry their event id, and correlation id and channel message id if they look like ids, as metadata, which apps in the workspace can
-    /// read.
+    /// Whether messages carry their event id, and correlation id and channel message id if they look like ids, as
+    /// metadata, which apps in the workspace can read.
     #[serde(default = "yes")]
     pub metadata: bool,
 }
@@ -149,8 +150,8 @@ impl Default for ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Checks every field on its own and with the others, and answers the first problem. It reads no file and connects to
-    /// nothing.
+    /// Checks every field on its own and with the others, and answers the first problem. It reads no file and connects
+    /// to nothing.
     pub fn check(&self) -> Result<(), ConfigProblem> {
         self.problems().into_iter().next().map_or(Ok(()), Err)
     }

@@ -1,8 +1,8 @@
 //! One address of a provider's API: requests and answers, the same for all adapters.
 //!
-//! Connections are those of the sink `http`: only public addresses unless others are allowed, certificates are verified,
-//! redirects are not followed, proxies are not used, and nothing is unpacked. The address may hold a token (Telegram's does), so it
-//! is in no error and is never printed.
+//! Connections are those of the sink `http`: only public addresses unless others are allowed, certificates are
+//! verified, redirects are not followed, proxies are not used, and nothing is unpacked. The address may hold a token
+//! (Telegram's does), so it is in no error and is never printed.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

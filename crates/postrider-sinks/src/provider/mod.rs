@@ -1,12 +1,12 @@
 //! Chat providers: each message goes to one recipient through the adapter of its provider.
 //!
 //! The headers `provider` and `recipient` say where a message goes, its payload says what ([`Normalised`]), and
-//! `correlation-id` and `channel-message-id` tie it to what the producer knows. One [`ProviderSink`] holds the adapters by
-//! their names: Slack, Telegram, WhatsApp, a no-op that stands for any of them, and your own ([`Adapter`]).
+//! `correlation-id` and `channel-message-id` tie it to what the producer knows. One [`ProviderSink`] holds the adapters
+//! by their names: Slack, Telegram, WhatsApp, a no-op that stands for any of them, and your own ([`Adapter`]).
 //!
-//! Each provider has room and a breaker of its own, so that one that is down or refuses its token neither holds up the others
-//! nor costs its backlog more than a few attempts. None of the three knows an idempotency key: when an answer is lost the message
-//! is sent again, and the recipient may see it twice.
+//! Each provider has room and a breaker of its own, so that one that is down or refuses its token neither holds up the
+//! others nor costs its backlog more than a few attempts. None of the three knows an idempotency key: when an answer is
+//! lost the message is sent again, and the recipient may see it twice.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! An adapter that sends nothing, for a staged rollout and for tests.
 //!
-//! It stands for providers by their names, so that producers, tables and dashboards can be tried before anybody gets a message. Its
-//! rule is deterministic: a message is accepted, unless there are answers for its recipient; then attempt 1 gets the first of
-//! them, attempt 2 the second, and all after the last one get the last. Nothing is kept but a count, and the last few messages
-//! (without what they say) if asked for.
+//! It stands for providers by their names, so that producers, tables and dashboards can be tried before anybody gets a
+//! message. Its rule is deterministic: a message is accepted, unless there are answers for its recipient; then attempt
+//! 1 gets the first of them, attempt 2 the second, and all after the last one get the last. Nothing is kept but a
+//! count, and the last few messages (without what they say) if asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,8 +29,8 @@ const MOST_KEPT: usize = 10_000;
 pub struct NoopConfig {
     /// The providers it stands for. To go live with one, remove it here and add its own table.
     pub providers: Vec<String>,
-    /// By recipient: what to answer on the first attempt, on the second and so on; the last one stays. All other recipients are
-    /// accepted.
+    /// By recipient: what to answer on the first attempt, on the second and so on; the last one stays. All other
+    /// recipients are accepted.
     pub answers: BTreeMap<String, Vec<NoopAnswer>>,
     /// How many of the last messages are kept in memory, without what they say, for a program that looks at them.
     pub keep: usize,

@@ -10,8 +10,8 @@
 //! | this very message or recipient is not wanted | reject |
 //! | nothing we know, with a status | see [`by_status`] |
 //!
-//! Each adapter has one table from its provider's errors to these kinds. No text of an answer is passed on, because it may hold a
-//! part of the message; an error code is.
+//! Each adapter has one table from its provider's errors to these kinds. No text of an answer is passed on, because it
+//! may hold a part of the message; an error code is.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl Judged {
         }
     }
 
-    /// What the answer to a harmless question says of the provider: only a wrong account or a limit makes it unready. Somebody in
-    /// between may refuse the question and let messages through all the same.
+    /// What the answer to a harmless question says of the provider: only a wrong account or a limit makes it unready.
+    /// Somebody in between may refuse the question and let messages through all the same.
     pub(super) fn ready(self) -> Result<(), String> {
         match self.verdict {
             Verdict::Account | Verdict::Limited => Err(self.what),

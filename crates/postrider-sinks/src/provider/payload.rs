@@ -8,9 +8,10 @@
 //! }
 //! ```
 //!
-//! `text` is plain text: no provider reads markup in it as far as it can be told not to. `links` are shown below it, one per line.
-//! `providers` holds what only one provider knows; its object is added to the request to that provider, and the others do not see
-//! it. Any other field is refused: a misspelt one must not become a message without what was meant.
+//! `text` is plain text: no provider reads markup in it as far as it can be told not to. `links` are shown below it,
+//! one per line. `providers` holds what only one provider knows; its object is added to the request to that provider,
+//! and the others do not see it. Any other field is refused: a misspelt one must not become a message without what was
+//! meant.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The sink: finds the adapter of each message's provider.
 //!
-//! A message for which there is no adapter, no recipient or no payload of the shape is unsendable. Each provider has room and a
-//! breaker of its own; with a single provider the dispatcher's breaker minds it.
+//! A message for which there is no adapter, no recipient or no payload of the shape is unsendable. Each provider has
+//! room and a breaker of its own; with a single provider the dispatcher's breaker minds it.
 
 use std::collections::BTreeMap;
 use std::fmt;

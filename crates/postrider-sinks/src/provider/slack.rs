@@ -12,9 +12,9 @@
 //! | `msg_too_long`, `no_text`, `invalid_blocks`, `invalid_blocks_format`, `msg_blocks_too_long`, `too_many_attachments`, `attachment_payload_limit_exceeded`, `invalid_arguments`, `invalid_arg_name`, `invalid_array_arg`, `invalid_metadata_format`, `invalid_metadata_schema`, `metadata_too_large`, `markdown_text_conflict`, `cannot_reply_to_message`, `as_user_not_supported`, `slack_connect_file_link_sharing_blocked` | reject: this message cannot be sent |
 //! | any other | retry |
 //!
-//! The recipient is a channel's id or name, or a user's id. `chat.postMessage` has no documented idempotency key (`client_msg_id`
-//! appears only in two of its errors), so a message whose answer was lost may appear twice. The event id is in the message's
-//! metadata, where a reader can tell such twins.
+//! The recipient is a channel's id or name, or a user's id. `chat.postMessage` has no documented idempotency key
+//! (`client_msg_id` appears only in two of its errors), so a message whose answer was lost may appear twice. The event
+//! id is in the message's metadata, where a reader can tell such twins.
 
 use async_trait::async_trait;
 use postrider_core::Outcome;

@@ -13,7 +13,8 @@
 //! | 403 | the bot was blocked or kicked, is no member, cannot begin a conversation or write to bots; the user is deactivated | reject |
 //! | 403 | any other | retry: Telegram is known to say so during problems of its own |
 //!
-//! The recipient is a chat's number or an `@name`. There is no idempotency key, so a message whose answer was lost may appear twice.
+//! The recipient is a chat's number or an `@name`. There is no idempotency key, so a message whose answer was lost may
+//! appear twice.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! WhatsApp: `messages` of Meta's Cloud API.
 //!
-//! Errors come as `{"error": {"code": …, "message": "…", "error_subcode": …, …}}`; Meta asks to go by the code. What they mean:
+//! Errors come as `{"error": {"code": …, "message": "…", "error_subcode": …, …}}`; Meta asks to go by the code. What
+//! they mean:
 //!
 //! | `code` | outcome |
 //! |---|---|
@@ -11,10 +12,11 @@
 //! | 130472, 130497, 131026, 131030, 131047, 131049, 131050 | reject: this recipient does not get it |
 //! | any other | by its status: retry |
 //!
-//! The recipient is a telephone number with its country's code. Text can only be sent within 24 hours after the recipient wrote
-//! (131047); outside of them give a template in `providers.whatsapp`, as `{"type": "template", "template": {…}}`. "Accepted" means that
-//! Meta took it: whether it reached a telephone comes later to a webhook of yours, with the event id in `biz_opaque_callback_data`.
-//! There is no idempotency key, so a message whose answer was lost may appear twice.
+//! The recipient is a telephone number with its country's code. Text can only be sent within 24 hours after the
+//! recipient wrote (131047); outside of them give a template in `providers.whatsapp`, as `{"type": "template",
+//! "template": {…}}`. "Accepted" means that Meta took it: whether it reached a telephone comes later to a webhook of
+//! yours, with the event id in `biz_opaque_callback_data`. There is no idempotency key, so a message whose answer was
+//! lost may appear twice.
 
 use async_trait::async_trait;
 use postrider_core::Outcome;

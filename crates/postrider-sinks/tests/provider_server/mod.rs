@@ -1,5 +1,5 @@
-//! A server that speaks the formats of Slack, Telegram and WhatsApp. It takes only requests that the real ones would take, word for
-//! word, and keeps what was wrong with the others.
+//! A server that speaks the formats of Slack, Telegram and WhatsApp. It takes only requests that the real ones would
+//! take, word for word, and keeps what was wrong with the others.
 #![allow(dead_code)] // each test uses a part of it
 
 use std::sync::{Arc, Mutex};
