@@ -9,12 +9,15 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
+//! | [`provider`] | messages to people: Slack, Telegram, WhatsApp, and adapters of your own |
 
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kind;
 pub mod problem;
+#[cfg(feature = "provider")]
+pub mod provider;
 pub mod setting;
 #[cfg(feature = "stdout")]
 pub mod stdout;
@@ -26,5 +29,7 @@ pub use format::Format;
 pub use http::{HttpClient, HttpConfig, HttpSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
 pub use problem::ConfigProblem;
+#[cfg(feature = "provider")]
+pub use provider::{Adapter, ProviderConfig, ProviderSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};

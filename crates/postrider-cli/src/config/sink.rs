@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 
 #[cfg(feature = "http")]
 use postrider_sinks::HttpConfig;
+#[cfg(feature = "provider")]
+use postrider_sinks::ProviderConfig;
 use postrider_sinks::{SinkConfig, StdoutConfig};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -69,6 +71,9 @@ sinks! {
     /// Webhooks.
     #[cfg(feature = "http")]
     "http" => Http(HttpConfig),
+    /// Messages to people: Slack, Telegram, WhatsApp.
+    #[cfg(feature = "provider")]
+    "provider" => Provider(ProviderConfig),
 }
 
 /// What is wrong with a type that this binary does not have.

@@ -24,7 +24,7 @@ const FIRST_TURN: Duration = Duration::from_secs(1);
 const LAST_TURN: Duration = Duration::from_secs(30);
 
 /// See the module.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     limit: u32,
     patience: Duration,
     requests: Semaphore,
@@ -43,7 +43,7 @@ struct Pace {
 }
 
 impl Lane {
-    pub(super) fn new(config: &HttpConfig) -> Self {
+    pub(crate) fn new(config: &HttpConfig) -> Self {
         let now = Instant::now();
         let pace = Pace {
             moved: now,
@@ -67,7 +67,7 @@ impl Lane {
 
     /// Lets a message go to the origin, or answers what to say of it instead. If the origin is `alone` the dispatcher's own
     /// breaker minds it, which leaves the backlog in the table instead of giving it back message by message.
-    pub(super) async fn enter(&self, id: Uuid, alone: bool) -> Result<Request<'_>, Outcome> {
+    pub(crate) async fn enter(&self, id: Uuid, alone: bool) -> Result<Request<'_>, Outcome> {
         let permit = match self.requests.try_acquire() {
             Ok(permit) => permit,
             Err(_) if self.turnstile.is_shut() => return Err(self.turnstile.refuse()),
@@ -117,7 +117,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// One request under way.
-pub(super) struct Request<'a> {
+pub(crate) struct Request<'a> {
     lane: &'a Lane,
     pass: Option<Pass<'a>>,
     began: Instant,
@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
     }
 
     /// Notes how it ended.
-    pub(super) fn leave(mut self, outcome: Outcome) -> Outcome {
+    pub(crate) fn leave(mut self, outcome: Outcome) -> Outcome {
         match self.pass.take() {
             Some(pass) => pass.leave(outcome),
             None => outcome,

@@ -26,7 +26,7 @@ use super::config::HttpConfig;
 use super::resolve::Unresolved;
 
 /// The longest `Retry-After` that is believed.
-pub(super) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// These say that the message itself is not wanted.
 const REJECT: [u16; 7] = [400, 410, 413, 414, 415, 422, 431];
@@ -67,7 +67,7 @@ impl Rules {
 }
 
 /// The code with its usual name; what the other side calls it is not passed on.
-fn describe(status: StatusCode) -> String {
+pub(crate) fn describe(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} ({reason})", status.as_u16()),
         None => status.as_u16().to_string(),
@@ -85,7 +85,7 @@ fn advice(status: StatusCode) -> &'static str {
 
 /// How long `Retry-After` asks to wait: seconds, or a date. What is past, negative or neither is as if it were not there,
 /// and what is absurdly long is cut.
-fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     let wait = match !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         // Digits that are no number are too many.
@@ -96,7 +96,7 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
 }
 
 /// What a request without an answer means.
-pub(super) fn of_error(error: &reqwest::Error) -> Outcome {
+pub(crate) fn of_error(error: &reqwest::Error) -> Outcome {
     if let Some(unresolved) = causes(error).find_map(|cause| cause.downcast_ref::<Unresolved>()) {
         return Outcome::retry(format!("nothing was sent: {unresolved}"));
     }

@@ -55,9 +55,9 @@ struct Shared {
 
 /// How to get to an origin. There are two of them, because plain HTTP may go to fewer addresses.
 #[derive(Clone)]
-struct Way {
+pub(crate) struct Way {
     resolver: Resolver,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl fmt::Debug for HttpClient {
@@ -254,7 +254,7 @@ pub struct HttpSink {
     shared: Arc<Shared>,
     format: Format,
     target: Target,
-    way: Way,
+    pub(crate) way: Way,
     lane: Arc<Lane>,
 }
 
