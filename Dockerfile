@@ -2,13 +2,15 @@
 # Run: docker run -e POSTRIDER_DATABASE_URL=… postrider run --sink stdout
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
+# For Kafka's client, which is built from C.
+RUN apt-get update && apt-get install --no-install-recommends -y libssl-dev pkg-config zlib1g-dev
 COPY . .
 RUN cargo build --locked --release -p postrider-cli \
  && strip target/release/postrider
 
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install --no-install-recommends -y ca-certificates \
+ && apt-get install --no-install-recommends -y ca-certificates libssl3 zlib1g \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin postrider
 COPY --from=build /src/target/release/postrider /usr/local/bin/postrider

@@ -11,7 +11,7 @@ run-outbox-publisher: ## The relay, with $(CONFIG) or with POSTRIDER__… variab
 	cargo run --locked -p postrider-cli -- run $(if $(wildcard $(CONFIG)),--config $(CONFIG))
 
 demo: ## Everything on SQLite, without a server.
-	cargo run --locked -p postrider-cli -- demo
+	cargo run --locked -p postrider-cli --no-default-features -- demo
 
 test: ## Every test, against private servers.
 	scripts/test
