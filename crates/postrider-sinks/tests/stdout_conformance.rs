@@ -69,7 +69,8 @@ impl Broker for Terminal {
 
     async fn arrivals(&self) -> Vec<Arrival> {
         let text = String::from_utf8(self.0.lock().expect("not poisoned").text.clone()).expect("text");
-        text.lines().map(arrival).collect()
+        // After a write that failed a line break ends what may have been begun.
+        text.lines().filter(|line| !line.is_empty()).map(arrival).collect()
     }
 
     async fn stop(&self) {}
