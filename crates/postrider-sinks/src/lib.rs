@@ -9,11 +9,14 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
+//! | `nats` | NATS JetStream: delivered when a stream has acknowledged it |
 
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kind;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod problem;
 pub mod setting;
 #[cfg(feature = "stdout")]
@@ -25,6 +28,8 @@ pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
+#[cfg(feature = "nats")]
+pub use nats::{NatsClient, NatsConfig, NatsSink};
 pub use problem::ConfigProblem;
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};
