@@ -10,6 +10,7 @@
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
 //! | `nats` | NATS JetStream: delivered when a stream has acknowledged it |
+//! | `redis` | Redis Streams: one server or a cluster |
 
 pub mod format;
 #[cfg(feature = "http")]
@@ -18,12 +19,16 @@ pub mod kind;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod problem;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod setting;
 #[cfg(feature = "stdout")]
 pub mod stdout;
 pub mod tls;
 pub mod wire;
 
+#[cfg(feature = "redis")]
+pub use crate::redis::{RedisClient, RedisConfig, RedisSink};
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};

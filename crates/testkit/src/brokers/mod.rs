@@ -2,4 +2,5 @@
 
 pub mod journey;
 pub mod nats;
+pub mod redis;
 pub mod venv;
