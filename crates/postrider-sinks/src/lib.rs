@@ -10,24 +10,34 @@
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
 //! | [`provider`] | messages to people: Slack, Telegram, WhatsApp, and adapters of your own |
+//! | `nats` | NATS JetStream: delivered when a stream has acknowledged it |
+//! | `redis` | Redis Streams: one server or a cluster |
 
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kind;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod problem;
 #[cfg(feature = "provider")]
 pub mod provider;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod setting;
 #[cfg(feature = "stdout")]
 pub mod stdout;
 pub mod tls;
 pub mod wire;
 
+#[cfg(feature = "redis")]
+pub use crate::redis::{RedisClient, RedisConfig, RedisSink};
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
+#[cfg(feature = "nats")]
+pub use nats::{NatsClient, NatsConfig, NatsSink};
 pub use problem::ConfigProblem;
 #[cfg(feature = "provider")]
 pub use provider::{Adapter, ProviderConfig, ProviderSink};

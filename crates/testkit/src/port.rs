@@ -28,7 +28,7 @@ pub(crate) fn on_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<u
 
 /// True when a server could not start because its port is in use.
 pub(crate) fn was_taken(error: &anyhow::Error) -> bool {
-    format!("{error:#}").contains("Address already in use")
+    format!("{error:#}").to_lowercase().contains("address already in use")
 }
 
 fn free_port() -> Result<u16> {

@@ -1,0 +1,252 @@
+//! One connection, and getting a new one.
+//!
+//! The client library keeps what it is given while it is disconnected, and sends it when it is connected again, be it
+//! minutes later. A message that was reported as not sent would arrive then, in the wrong order. So a [`Link`] is one
+//! connection and never another: when it breaks, the library is led to an address where nobody is, gives up, and drops
+//! what waited. [`Links`] holds the one that is in use and makes the next.
+//!
+//! A connection that stands still is found by the library's pings within about `timeout`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::jetstream::{Context, ContextBuilder};
+use async_nats::{Client, ConnectOptions, Event, ReconnectToServer, ServerAddr, ServerError};
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
+
+use super::config::NatsConfig;
+use super::outcome::no_connection;
+use crate::problem::ConfigProblem;
+
+/// The most messages that wait for an acknowledgement on one connection.
+const MOST_IN_FLIGHT: usize = 10_000;
+
+/// The most messages that wait to be written.
+const MOST_QUEUED: usize = 1_024;
+
+/// Where nobody is: port 0 takes no connections, and the attempt never leaves the machine.
+const NOWHERE: &str = "nats://127.0.0.1:0";
+
+/// The most subjects of refusals that are remembered.
+const MOST_REFUSALS: usize = 1_000;
+
+/// When the server last said of a subject that we may not publish on it.
+type Refused = HashMap<String, Instant>;
+
+/// What the server refuses on one connection. It says so without an answer to the message.
+pub(super) struct Refusals(watch::Receiver<Refused>);
+
+impl Refusals {
+    /// Whether a message was refused that was sent on this subject at this time.
+    pub(super) fn tell_of(&self, subject: &str, sent: Instant) -> bool {
+        self.0.borrow().get(subject).is_some_and(|at| *at >= sent)
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// One connection. Clones are the same connection; it is closed with the last.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) context: Context,
+    refused: watch::Sender<Refused>,
+    client: Client,
+    number: u64,
+}
+
+impl Link {
+    /// Whether it can be used, as far as is known.
+    fn is_up(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// What the server refuses on it.
+    pub(super) fn refusals(&self) -> Refusals {
+        Refusals(self.refused.subscribe())
+    }
+}
+
+/// The connection in use, if there is one, and how to make the next.
+pub(super) struct Links {
+    name: String,
+    config: NatsConfig,
+    servers: Vec<ServerAddr>,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    link: Option<Link>,
+    made: u64,
+    /// When and why the last attempt failed; those who waited for it need not try by themselves.
+    failure: Option<(Instant, String)>,
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Links {
+    pub(super) fn new(name: String, config: &NatsConfig) -> Result<Self, ConfigProblem> {
+        let parse = |(at, server): (usize, &String)| {
+            server.parse().map_err(|_| ConfigProblem::new(format!("servers[{at}]"), "it is no address"))
+        };
+        let servers = config.servers.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
+        // What is wrong with files and keys is said at the start and not at the first message.
+        config.tls.authorities()?;
+        config.tls.identity()?;
+        options(config)?;
+        Ok(Self { name, config: config.clone(), servers, slot: Mutex::default() })
+    }
+
+    /// The connection in use, or a new one; the error says why there is none.
+    pub(super) async fn link(&self, deadline: Instant) -> Result<Link, String> {
+        let asked = Instant::now();
+        let slow = |_| "no connection within connect_timeout".to_owned();
+        let mut slot = timeout_at(deadline, self.slot.lock()).await.map_err(slow)?;
+        if let Some(link) = slot.link.as_ref().filter(|link| link.is_up()) {
+            return Ok(link.clone());
+        }
+        if let Some((_, why)) = slot.failure.as_ref().filter(|(at, _)| *at >= asked) {
+            return Err(why.clone());
+        }
+        slot.link = None;
+        slot.made += 1;
+        let number = slot.made;
+        let limit = deadline.min(Instant::now() + self.config.connect_timeout);
+        match timeout_at(limit, self.connect(number)).await.map_err(slow).and_then(|made| made) {
+            Ok(link) => {
+                tracing::info!(sink = %self.name, "connected to NATS");
+                slot.failure = None;
+                slot.link = Some(link.clone());
+                Ok(link)
+            }
+            Err(why) => {
+                if slot.failure.is_none() {
+                    tracing::warn!(sink = %self.name, why, "no connection to NATS");
+                }
+                slot.failure = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    /// A connection that does not answer is not used again.
+    pub(super) async fn retire(&self, link: &Link) {
+        let mut slot = self.slot.lock().await;
+        if slot.link.take_if(|used| used.number == link.number).is_some() {
+            tracing::warn!(sink = %self.name, "NATS does not answer; the connection is replaced");
+        }
+    }
+
+    /// Tries all servers, in an order of chance so that relays spread over them.
+    async fn connect(&self, number: u64) -> Result<Link, String> {
+        let mut servers = self.servers.clone();
+        fastrand::shuffle(&mut servers);
+        let patience = self.config.connect_timeout / u32::try_from(servers.len()).unwrap_or(1);
+        let mut why = "there are no servers".to_owned();
+        for server in servers {
+            match self.connect_to(server, patience, number).await {
+                Ok(link) => return Ok(link),
+                Err(what) => why = what,
+            }
+        }
+        Err(why)
+    }
+
+    async fn connect_to(&self, server: ServerAddr, patience: Duration, number: u64) -> Result<Link, String> {
+        let nowhere: ServerAddr = NOWHERE.parse().map_err(|_| "the address of nobody is wrong")?;
+        let refused = watch::Sender::new(Refused::new());
+        let pool = [server.clone(), nowhere.clone()];
+        let first = AtomicBool::new(true);
+        let options = options(&self.config).map_err(|problem| problem.to_string())?;
+        let options = options
+            .name("postrider")
+            .connection_timeout(patience)
+            .request_timeout(Some(self.config.connect_timeout))
+            .ping_interval(self.config.timeout / 4)
+            .client_capacity(MOST_QUEUED)
+            .ignore_discovered_servers()
+            .max_reconnects(1)
+            .reconnect_to_server_callback(move |_, _| {
+                let addr = if first.swap(false, Ordering::SeqCst) { server.clone() } else { nowhere.clone() };
+                async move { Some(ReconnectToServer { addr, delay: Some(Duration::ZERO) }) }
+            })
+            .event_callback(on_event(self.name.clone(), refused.clone()));
+        // At its most talkative the library prints what it sends to log in.
+        let connecting = options.connect(pool.as_slice()).with_subscriber(NoSubscriber::new());
+        let client = match timeout(patience, connecting).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => return Err(no_connection(&error)),
+            Err(_) => return Err("no connection within connect_timeout".into()),
+        };
+        let context = ContextBuilder::new().timeout(self.config.timeout).max_ack_inflight(MOST_IN_FLIGHT);
+        Ok(Link { context: context.build(client.clone()), refused, client, number })
+    }
+}
+
+/// Without addresses and limits; the error says which credentials cannot be read.
+fn options(config: &NatsConfig) -> Result<ConnectOptions, ConfigProblem> {
+    let mut options = ConnectOptions::new().require_tls(config.must_encrypt());
+    if let (Some(user), Some(password)) = (&config.user, &config.password) {
+        options = options.user_and_password(user.clone(), password.expose().to_owned());
+    }
+    if let Some(token) = &config.token {
+        options = options.token(token.expose().to_owned());
+    }
+    if let Some(seed) = &config.nkey_seed {
+        options = options.nkey(seed.expose().trim().to_owned());
+    }
+    if let Some(credentials) = &config.credentials {
+        let wrong = |_| ConfigProblem::new("credentials", "this is no text of a .creds file");
+        options = options.credentials(credentials.expose()).map_err(wrong)?;
+    }
+    if let Some(file) = &config.tls.ca_file {
+        options = options.add_root_certificates(file.clone());
+    }
+    if let (Some(certificate), Some(key)) = (&config.tls.certificate_file, &config.tls.key_file) {
+        options = options.add_client_certificate(certificate.clone(), key.clone());
+    }
+    Ok(options)
+}
+
+/// Notes refusals and tells of a lost connection.
+fn on_event(name: String, refused: watch::Sender<Refused>) -> impl Fn(Event) -> std::future::Ready<()> {
+    move |event| {
+        match event {
+            Event::Disconnected => tracing::warn!(sink = %name, "the connection to NATS is lost"),
+            Event::ServerError(ServerError::Other(text)) => {
+                if let Some(subject) = refused_subject(&text) {
+                    refused.send_modify(|refused| {
+                        if refused.len() >= MOST_REFUSALS {
+                            refused.clear();
+                        }
+                        refused.insert(subject.to_owned(), Instant::now());
+                    });
+                }
+            }
+            _ => {}
+        }
+        std::future::ready(())
+    }
+}
+
+/// The subject in a text like `Permissions Violation for Publish to "orders.placed"`.
+fn refused_subject(text: &str) -> Option<&str> {
+    let (what, rest) = text.split_once('"')?;
+    let refused = what.to_ascii_lowercase().starts_with("permissions violation for publish");
+    refused.then(|| rest.split('"').next()).flatten()
+}
