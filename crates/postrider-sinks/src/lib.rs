@@ -9,22 +9,40 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
+//! | [`amqp`] | RabbitMQ, with publisher confirms |
+//! | [`sqs`], [`sns`] | Amazon's queues and topics |
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
+#[cfg(any(feature = "sqs", feature = "sns"))]
+mod aws;
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kind;
 pub mod problem;
 pub mod setting;
+#[cfg(feature = "sns")]
+pub mod sns;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 #[cfg(feature = "stdout")]
 pub mod stdout;
 pub mod tls;
 pub mod wire;
 
+#[cfg(feature = "amqp")]
+pub use amqp::{AmqpClient, AmqpConfig, AmqpSink};
+#[cfg(any(feature = "sqs", feature = "sns"))]
+pub use aws::AwsConfig;
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
 pub use problem::ConfigProblem;
+#[cfg(feature = "sns")]
+pub use sns::{SnsClient, SnsConfig, SnsSink};
+#[cfg(feature = "sqs")]
+pub use sqs::{SqsClient, SqsConfig, SqsSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};
