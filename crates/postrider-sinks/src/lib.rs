@@ -12,7 +12,13 @@
 //! | [`provider`] | messages to people: Slack, Telegram, WhatsApp, and adapters of your own |
 //! | `nats` | NATS JetStream: delivered when a stream has acknowledged it |
 //! | `redis` | Redis Streams: one server or a cluster |
+//! | [`amqp`] | RabbitMQ, with publisher confirms |
+//! | [`sqs`], [`sns`] | Amazon's queues and topics |
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
+#[cfg(any(feature = "sqs", feature = "sns"))]
+mod aws;
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
@@ -25,6 +31,10 @@ pub mod provider;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod setting;
+#[cfg(feature = "sns")]
+pub mod sns;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 #[cfg(feature = "stdout")]
 pub mod stdout;
 pub mod tls;
@@ -32,6 +42,10 @@ pub mod wire;
 
 #[cfg(feature = "redis")]
 pub use crate::redis::{RedisClient, RedisConfig, RedisSink};
+#[cfg(feature = "amqp")]
+pub use amqp::{AmqpClient, AmqpConfig, AmqpSink};
+#[cfg(any(feature = "sqs", feature = "sns"))]
+pub use aws::AwsConfig;
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
@@ -41,5 +55,9 @@ pub use nats::{NatsClient, NatsConfig, NatsSink};
 pub use problem::ConfigProblem;
 #[cfg(feature = "provider")]
 pub use provider::{Adapter, ProviderConfig, ProviderSink};
+#[cfg(feature = "sns")]
+pub use sns::{SnsClient, SnsConfig, SnsSink};
+#[cfg(feature = "sqs")]
+pub use sqs::{SqsClient, SqsConfig, SqsSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};

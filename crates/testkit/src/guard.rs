@@ -21,7 +21,8 @@ use crate::home::Home;
 use crate::pid::has_ended;
 
 const SCRIPT: &str = include_str!("guard.sh");
-const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The slowest of them needs ten seconds by itself; on a busy machine it may get little time.
+const READY_WITHIN: Duration = Duration::from_secs(180);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
 /// One server under guard. Dropping it ends the server and removes its directory.

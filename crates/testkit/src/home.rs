@@ -35,6 +35,13 @@ impl Home {
         Ok(Self { path: directory.keep(), account })
     }
 
+    /// The same for a server that has no objection to the caller's own account, whoever that is.
+    pub(crate) fn of_caller(prefix: &str) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir();
+        let directory = directory.context("cannot create a directory for temporary files")?;
+        Ok(Self { path: directory.keep(), account: None })
+    }
+
     /// Where the directory is.
     pub(crate) fn path(&self) -> &Path {
         &self.path

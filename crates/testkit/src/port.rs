@@ -31,7 +31,8 @@ pub(crate) fn was_taken(error: &anyhow::Error) -> bool {
     format!("{error:#}").to_lowercase().contains("address already in use")
 }
 
-fn free_port() -> Result<u16> {
+/// A port that is free at this moment.
+pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
         let port = FIRST + u16::try_from(random % u64::from(COUNT))?;

@@ -1,6 +1,9 @@
-//! Private brokers, and the Python that brings some of them and reads from all of them.
+//! Private brokers, and the Python that brings some of them and reads from all of them. Each is started by the test
+//! process and ends with it, like the database servers.
 
 pub mod journey;
+pub mod moto;
 pub mod nats;
+pub mod rabbitmq;
 pub mod redis;
 pub mod venv;
