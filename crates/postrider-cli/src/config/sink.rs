@@ -3,11 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-#[cfg(feature = "http")]
-use postrider_sinks::HttpConfig;
-#[cfg(feature = "provider")]
-use postrider_sinks::ProviderConfig;
-use postrider_sinks::{SinkConfig, StdoutConfig};
+use postrider_sinks::SinkConfig;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -67,13 +63,28 @@ macro_rules! sinks {
 
 sinks! {
     /// JSON lines on standard output.
-    "stdout" => Stdout(StdoutConfig),
+    "stdout" => Stdout(postrider_sinks::StdoutConfig),
     /// Webhooks.
     #[cfg(feature = "http")]
-    "http" => Http(HttpConfig),
+    "http" => Http(postrider_sinks::HttpConfig),
+    /// NATS JetStream.
+    #[cfg(feature = "nats")]
+    "nats" => Nats(postrider_sinks::NatsConfig),
+    /// RabbitMQ.
+    #[cfg(feature = "amqp")]
+    "amqp" => Amqp(postrider_sinks::AmqpConfig),
+    /// Redis Streams.
+    #[cfg(feature = "redis")]
+    "redis" => Redis(postrider_sinks::RedisConfig),
+    /// Queues of AWS.
+    #[cfg(feature = "sqs")]
+    "sqs" => Sqs(postrider_sinks::SqsConfig),
+    /// Topics of AWS.
+    #[cfg(feature = "sns")]
+    "sns" => Sns(postrider_sinks::SnsConfig),
     /// Messages to people: Slack, Telegram, WhatsApp.
     #[cfg(feature = "provider")]
-    "provider" => Provider(ProviderConfig),
+    "provider" => Provider(postrider_sinks::ProviderConfig),
 }
 
 /// What is wrong with a type that this binary does not have.
