@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::state::State;
-use postrider::store::{ClaimOrder, ClaimRequest, Store};
+use postrider::store::{ClaimOrder, ClaimRequest, Order, Store};
 use postrider::{Dispatcher, MemoryStore, Scope};
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ fn steal(limit: u32, lease: Duration) -> ClaimRequest {
         lease,
         max_attempts: 10,
         order: ClaimOrder::Due,
+        waits: Order::None,
     }
 }
 
