@@ -7,12 +7,16 @@ use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 use crate::scene::OnPostgres;
 
 /// Statements that run while messages flow, with the types of their parameters' nulls left to the server.
-const HOT: [&str; 15] = [
+const HOT: [&str; 19] = [
     "claim",
     "claim_fair",
     "claim_suspects",
+    "claim_ordered",
+    "claim_fair_ordered",
+    "claim_suspects_ordered",
     "sweep",
     "next_due",
+    "next_coming",
     "ack",
     "ack by id",
     "ack_delete",
@@ -37,7 +41,7 @@ async fn every_statement_can_be_prepared() {
         ("enqueue_many with dedupe keys", &producer.enqueue_many.deduplicating),
         ("enqueue_find", &producer.enqueue_find),
     ]);
-    assert_eq!(all.len(), 40);
+    assert_eq!(all.len(), 44);
     for (name, sql) in all {
         assert!(!sql.contains('{') || sql.contains("'{}'"), "{name} has a placeholder left:\n{sql}");
         let prepared = scene.pool.prepare(AssertSqlSafe(sql.to_owned()).into_sql_str()).await;
