@@ -21,19 +21,52 @@ share as materialized (
       select from {table} where status = 'pending' and namespace = name and next_attempt_at <= now()
       order by next_attempt_at limit 1) as any_due) as wanted(namespace)
 ),
+-- Keys that many of the longest due rows have: their first rows are looked for directly, so that the search below need not ask of each row behind them what it waits for.
+hot as materialized (
+  select front.namespace, front.key
+  from share, unnest(share.namespaces) with ordinality as wanted(namespace, few), lateral (
+    select namespace, key from {table}
+    where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
+    order by next_attempt_at, seq
+    limit {largest_claim}) as front
+  where wanted.few between 0 and 2147483647 and front.key is not null
+  group by front.namespace, front.key
+  having count(*) >= 16
+  order by count(*) desc
+  limit 32
+),
+first as materialized (
+  select line.ctid, line.few
+  from hot, lateral (
+    select ctid, attempts as few from {table} as row
+    where row.namespace = hot.namespace and row.key = hot.key and row.status in ('pending', 'processing')
+    order by row.seq
+    limit 1) as line
+),
+hot_due as materialized (
+  select row.ctid, {size_of_row} as size, row.next_attempt_at, row.seq, row.namespace, row.key
+  from first as picked join {table} as row on row.ctid = picked.ctid
+  where {few} and (row.status = 'pending') is true and row.next_attempt_at <= now()
+    and row.attempts < coalesce(row.max_attempts, $3::int)
+    and ($2::uuid is null or row.tenant_id = $2::uuid)
+  for update of row skip locked
+),
 due as materialized (
   select row.*
-  from share, unnest(share.namespaces) as wanted(namespace), lateral (
+  from share, unnest(share.namespaces) with ordinality as wanted(namespace, few),
+    lateral (select coalesce(array_agg(hot.key), '{}') as keys from hot where hot.namespace = wanted.namespace) as busy, lateral (
     select * from (
       select ctid, {size} as size, next_attempt_at, seq, namespace, key
       from {table} as mine
       where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
         and attempts < coalesce(max_attempts, $3::int)
-        and ($2::uuid is null or tenant_id = $2::uuid) and {in_turn}
+        and ($2::uuid is null or tenant_id = $2::uuid)
+        and (mine.key is null or mine.key <> all (busy.keys)) and {in_turn}
       order by next_attempt_at, seq
       limit {largest_claim}
       for update skip locked) as head
     limit share.size) as row
+  where wanted.few between 0 and 2147483647
 ),
 heads as materialized (
   select * from (
@@ -41,7 +74,9 @@ heads as materialized (
     from (
       select 1 as turn, ctid, size, locked_until as since, seq, namespace, key from expired
       union all
-      select 2, ctid, size, next_attempt_at, seq, namespace, key from due) as candidates) as counted
+      select 2, ctid, size, next_attempt_at, seq, namespace, key from due
+      union all
+      select 2, ctid, size, next_attempt_at, seq, namespace, key from hot_due) as candidates) as counted
   where before < $7::bigint
   order by turn, since, seq
   limit $4::bigint

@@ -290,13 +290,15 @@ returning {claimed}",
         "row.id = given.id and row.locked_by = given.worker and row.attempts = given.attempt and (row.status = 'processing') is true \
          and given.attempt between 0 and 2147483647",
     ),
-    // No earlier row of the same key is open.
+    // No earlier row of the same key is open. The planner counts what this costs for every row that it expects, so it is
+    // made to expect few.
     (
         "{in_turn}",
         "(mine.key is null or not exists (
       select from {table} as earlier
       where earlier.namespace = mine.namespace and earlier.key = mine.key and earlier.seq < mine.seq
-        and earlier.status in ('pending', 'processing')))",
+        and earlier.status in ('pending', 'processing')))
+      and mine.seq between (select 0::bigint) and (select 9223372036854775807)",
     ),
     (
         "{in_scope}",

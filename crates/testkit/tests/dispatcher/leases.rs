@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::scene::{Recorder, Running, enqueue, message, row, until};
 
-fn steal(limit: u32, lease: Duration) -> ClaimRequest {
+pub(crate) fn steal(limit: u32, lease: Duration) -> ClaimRequest {
     ClaimRequest {
         scope: Scope::all(),
         worker: Uuid::from_u128(7),
