@@ -442,6 +442,7 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
         ("{database}", in_database(names)),
+        ("{add_index}", within(&format!("{prefix}add_index"))),
         ("{purge_lock}", lock(names, "purge")),
         ("{migrate_lock}", lock(names, "migrate")),
         ("{name}", name.to_owned()),
