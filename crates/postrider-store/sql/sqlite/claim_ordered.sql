@@ -21,7 +21,7 @@ due as materialized (
     order by next_attempt_at, seq
     limit (select (?5 - count(*) + max(?10, 1) - 1) / max(?10, 1) from expired))
 ),
-heads as materialized (
+firsts as materialized (
   select * from (
     select *, sum(size) over (order by turn, since, seq rows unbounded preceding) - size as before
     from (
@@ -34,15 +34,15 @@ heads as materialized (
 ),
 -- What comes after them, up to the first that may not be taken.
 runs as (
-  select seq, size, place, head, min(may) over (partition by head order by place) as ready
+  select seq, size, place, first, min(may) over (partition by first order by place) as ready
   from (
-    select row.seq, {row_size} as size, head.seq as head, row_number() over (partition by head.seq order by row.seq) as place,
+    select row.seq, {row_size} as size, first.seq as first, row_number() over (partition by first.seq order by row.seq) as place,
       row.attempts < coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2)
       and (row.status = 'pending' and row.next_attempt_at <= ?4 or row.status = 'processing' and row.locked_until < ?4 and not {suspect}) as may
-    from heads as head cross join {table} as row
-    where (select count(*) from heads) < ?5 and row.seq in (
+    from firsts as first cross join {table} as row
+    where (select count(*) from firsts) < ?5 and row.seq in (
       select follower.seq from {table} as follower
-      where follower.namespace = head.namespace and follower.key = head.key and follower.seq > head.seq
+      where follower.namespace = first.namespace and follower.key = first.key and follower.seq > first.seq
         and follower.status in ('pending', 'processing')
       order by follower.seq
       limit {longest_run} - 1))
@@ -51,9 +51,9 @@ picked as (
   select seq from (
     select *, sum(size) over (order by turn, place, since, seq rows unbounded preceding) - size as before
     from (
-      select turn, 0 as place, seq, size, since from heads
+      select turn, 0 as place, seq, size, since from firsts
       union all
-      select 3, place, seq, size, head from runs where ready))
+      select 3, place, seq, size, first from runs where ready))
   where before < ?8
   order by turn, place, since, seq
   limit ?5
