@@ -206,7 +206,7 @@ impl Hands {
     /// Whether the message is delivered; every third fails once.
     fn deliver(&self, key: &str, message: &ClaimedMessage) -> bool {
         let number = message.payload.to_value().expect("JSON")["number"].as_u64().expect("a number");
-        let delivered = number % 3 != 0 || message.attempts > 1;
+        let delivered = !number.is_multiple_of(3) || message.attempts > 1;
         self.with(key, |hand| {
             assert_eq!(number, hand.1 + 1, "{key} goes in order");
             hand.1 += u64::from(delivered);
