@@ -49,4 +49,4 @@ pub use retry::{ExponentialBackoff, RetryPolicy};
 pub use route::{Destination, Route, Router};
 pub use sink::{BatchFor, Sink, callback};
 pub use state::State;
-pub use store::{ClaimedMessage, Payload, Scope, Settled, Store, StoreError, StoreErrorKind};
+pub use store::{ClaimedMessage, Order, Payload, Scope, Settled, Store, StoreError, StoreErrorKind};

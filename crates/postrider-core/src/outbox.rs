@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::outcome::error_text;
 use crate::retry::{ExponentialBackoff, Randomness, RetryPolicy, system_randomness};
 use crate::state::{Event, after_failure};
-use crate::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Nack, Scope, Settled, Store, StoreError};
+use crate::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Nack, Order, Scope, Settled, Store, StoreError};
 
 pub use crate::store::{ClaimedMessage, StoreErrorKind};
 
@@ -116,6 +116,7 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
             lease: cfg.lease_duration,
             max_attempts,
             order: ClaimOrder::Suspects,
+            waits: Order::None,
         };
         let mut messages = Vec::new();
         if swept.suspects {

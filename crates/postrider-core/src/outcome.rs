@@ -41,6 +41,11 @@ impl Outcome {
         Self::Retry { after: None, why: why.into() }
     }
 
+    /// Whether the destination has the message.
+    pub fn is_delivered(&self) -> bool {
+        matches!(self, Self::Accepted | Self::Duplicate)
+    }
+
     /// One word, for metrics and logs.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -272,6 +272,18 @@ impl Sink for Router {
         }
     }
 
+    /// If all of its sinks do.
+    fn keeps_order(&self) -> bool {
+        self.routes.iter().all(|route| route.sink.keeps_order())
+    }
+
+    /// If the sink of its route does, and gets all of a batch in one call.
+    fn keeps_order_for(&self, message: &ClaimedMessage) -> bool {
+        let Some(route) = self.route(message).map(|at| &self.routes[at]) else { return true };
+        let in_one_call = route.sink.batch_for(message).limit <= route.sink.max_batch().max(1);
+        in_one_call && route.sink.keeps_order_for(message)
+    }
+
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         let Some(first) = batch.first() else { return Vec::new() };
         let Some(route) = self.route(first).map(|at| &self.routes[at]) else {

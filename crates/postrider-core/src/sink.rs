@@ -31,6 +31,22 @@ pub trait Sink: Send + Sync + 'static {
         BatchFor { key: 0, limit: self.max_batch() }
     }
 
+    /// Whether this sink keeps the order of messages with one key (see [`Order::Key`]): in one call of
+    /// [`publish`](Self::publish) it sends those of a namespace and key one after the other, in the order of the batch,
+    /// and none after one that was not delivered; it answers [`Outcome::Busy`] for what it did not send. A dispatcher
+    /// never hands out one key in two calls at the same time, and to a sink that keeps no order not twice in one call.
+    ///
+    /// [`Order::Key`]: crate::store::Order::Key
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// The same for one message, of a sink that leads to several others.
+    fn keeps_order_for(&self, message: &ClaimedMessage) -> bool {
+        let _ = message;
+        self.keeps_order()
+    }
+
     /// Whether this sink leaves destinations that are down alone by itself, and answers [`Outcome::Busy`] for their
     /// messages. Then the dispatcher's breaker stays out of it: claiming never stops for one of several destinations.
     fn minds_outages(&self) -> bool {

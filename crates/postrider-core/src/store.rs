@@ -70,6 +70,21 @@ pub enum ClaimOrder {
     Suspects,
 }
 
+/// Which messages wait for which others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Order {
+    /// None for any other: a message that fails is overtaken.
+    #[default]
+    None,
+    /// Messages of one namespace with the same key go out in the order of `seq`, whatever their topics and tenants. While
+    /// one of them waits, is under way or is in backoff, those after it wait; once it is delivered or dead they go on.
+    /// Messages without a key wait for none.
+    Key,
+}
+
+/// With [`Order::Key`], the most messages of one key in a claim.
+pub const LONGEST_RUN: u32 = 100;
+
 /// After how many attempts an expired lease makes a row suspect of killing its worker.
 pub const SUSPECT_AFTER: i32 = 2;
 
@@ -93,12 +108,16 @@ pub struct ClaimRequest {
     pub max_attempts: i32,
     /// Which rows first.
     pub order: ClaimOrder,
+    /// Which rows wait for others. With [`Order::Key`] a row with a key is taken only if no earlier one of its key is
+    /// pending or processing, or if all of those are taken by this claim too. [`ClaimOrder::Fair`] and
+    /// [`ClaimOrder::Suspects`] take one row of a key.
+    pub waits: Order,
 }
 
 /// What a claim took.
 #[derive(Debug, Default)]
 pub struct Claimed {
-    /// The messages, oldest first.
+    /// The messages, oldest first; with [`Order::Key`] in the order of `seq`.
     pub messages: Vec<ClaimedMessage>,
     /// After a fair claim, where the next one goes on; `None` when it went round and the next begins anew.
     pub last_lane: Option<Lane>,
@@ -359,6 +378,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// How long until a row becomes eligible by the passing of time alone; `None` if there is none.
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError>;
+
+    /// The same without rows that have been due, and leases that have been over, for longer than `since`: who has looked
+    /// since then has not found them eligible, because they wait for others of their key.
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError>;
 
     /// A bell for one dispatcher.
     async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError>;

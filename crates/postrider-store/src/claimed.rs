@@ -1,6 +1,8 @@
 //! What a claim answers, the same for every database.
 
 use postrider_core::lease::{Lease, RowAddress};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use postrider_core::store::Order;
 use postrider_core::store::{ClaimedMessage, Headers, Payload};
 use uuid::Uuid;
 
@@ -45,10 +47,14 @@ pub(crate) struct ClaimedRow {
     pub address: RowAddress,
 }
 
-/// The messages of a claim in the order they were enqueued, which `returning` does not keep.
+/// The messages of a claim in the order they were enqueued, which `returning` does not keep. With order per key that is
+/// the order of their numbers: a transaction may have begun before another one and have written after it.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) fn messages(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64) -> Vec<ClaimedMessage> {
-    rows.sort_unstable_by_key(|row| (row.created_at, row.seq));
+pub(crate) fn messages(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64, waits: Order) -> Vec<ClaimedMessage> {
+    match waits {
+        Order::None => rows.sort_unstable_by_key(|row| (row.created_at, row.seq)),
+        Order::Key => rows.sort_unstable_by_key(|row| row.seq),
+    }
     in_this_order(rows, worker, claimed_at)
 }
 

@@ -179,6 +179,10 @@ impl Store for CrashingStore {
         self.store.next_due(scope).await
     }
 
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        self.store.next_coming(scope, since).await
+    }
+
     async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
         self.store.doorbell(scope).await
     }

@@ -15,6 +15,8 @@ mod fairness;
 mod leases;
 #[path = "dispatcher/observe.rs"]
 mod observe;
+#[path = "dispatcher/order.rs"]
+mod order;
 #[path = "dispatcher/plans.rs"]
 mod plans;
 #[path = "dispatcher/pooler.rs"]

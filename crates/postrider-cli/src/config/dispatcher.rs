@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use postrider::store::Delivered as Fate;
+use postrider::store::{Delivered as Fate, Order as Waits};
 use postrider::{Dispatcher, DispatcherBuilder, Scope, Sink, Store};
 use postrider::{InvalidName, Names};
 
-use super::model::{Delivered, Relay, Source};
+use super::model::{Delivered, Order, Relay, Source};
 
 impl Source {
     /// Where the outbox lives in the database.
@@ -33,6 +33,10 @@ impl Source {
         let mut builder = Dispatcher::builder_shared(store, sink)
             .name(name)
             .scope(self.scope())
+            .order(match self.order {
+                Order::None => Waits::None,
+                Order::Key => Waits::Key,
+            })
             .batch_size(self.batch_size)
             .concurrency(self.concurrency)
             .poll_interval(self.poll_interval)

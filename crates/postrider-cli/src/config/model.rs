@@ -118,6 +118,8 @@ pub struct Source {
     /// Only messages of this tenant, a UUID; all unless given.
     #[schemars(with = "Option<String>")]
     pub tenant: Option<Uuid>,
+    /// Which messages wait for which others. All relays of a source must say the same.
+    pub order: Order,
     /// Messages per claim, from 1 to 1000.
     pub batch_size: u32,
     /// Publish calls under way at the same time.
@@ -154,6 +156,16 @@ pub struct Source {
     #[serde(with = "duration::option")]
     #[schemars(with = "Option<String>", extend("format" = "duration"))]
     pub keep_dead: Option<Duration>,
+}
+
+/// Which messages wait for which others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// None for any other: a message that fails is overtaken.
+    None,
+    /// Messages of a namespace with the same key go out one after the other; what comes after a failing one waits.
+    Key,
 }
 
 /// What becomes of delivered messages.
@@ -223,6 +235,7 @@ impl Default for Source {
             table: names.table().to_owned(),
             namespaces: None,
             tenant: None,
+            order: Order::None,
             batch_size: dispatch::DEFAULT_BATCH_SIZE,
             concurrency: dispatch::DEFAULT_CONCURRENCY,
             poll_interval: dispatch::DEFAULT_POLL_INTERVAL,

@@ -11,7 +11,7 @@ use super::hand::trusted_until;
 use super::shared::Shared;
 use crate::breaker::Gate;
 use crate::doorbell::{Armed, Doorbell};
-use crate::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, Lane, StoreError};
+use crate::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, Lane, Order, StoreError};
 
 /// After a small claim, how long to let rows gather before the next one.
 const GATHER: Duration = Duration::from_millis(3);
@@ -52,6 +52,8 @@ struct Claimer {
     said_polling: bool,
     next_suspect: Instant,
     typical_size: usize,
+    /// When the latest claim was asked for.
+    asked: Instant,
 }
 
 impl Claimer {
@@ -68,6 +70,7 @@ impl Claimer {
             said_polling: false,
             next_suspect: Instant::now(),
             typical_size: 0,
+            asked: Instant::now(),
         }
     }
 
@@ -95,6 +98,7 @@ impl Claimer {
             return Ok(());
         }
         let (order, limit) = (self.turns.next(self.backlog), self.next_limit());
+        self.asked = Instant::now();
         let fair = order != ClaimOrder::Due;
         let taken = match self.backlog && !fair && self.has_room_for_two(limit) {
             // With a backlog two claims overlap: one is read while the database works on the other.
@@ -252,7 +256,7 @@ impl Claimer {
     /// Sleeps until somebody rings, a row becomes due, or the poll interval is over.
     async fn sleep(&mut self, on_bell: bool) -> Result<(), StoreError> {
         let shared = self.shared.clone();
-        let next_due = shared.call("next_due", shared.store.next_due(&shared.config.scope)).await?;
+        let next_due = next_due(&shared, self.asked).await?;
         let nap =
             next_due.unwrap_or(Duration::MAX).clamp(SHORTEST_SLEEP, shared.config.poll_interval.max(SHORTEST_SLEEP));
         let rung = async {
@@ -264,6 +268,7 @@ impl Claimer {
         tokio::select! {
             () = shared.stop.cancelled() => {}
             () = sleep(nap) => {}
+            () = shared.freed.notified() => {}
             rung = rung => if let Err(error) = rung {
                 shared.metrics.store_failed("doorbell", &error);
                 self.looked = false;
@@ -346,10 +351,24 @@ async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -
         lease: config.lease,
         max_attempts: config.max_attempts,
         order,
+        waits: config.order,
     };
     let asked = Instant::now();
     let claimed = shared.call("claim", shared.store.claim(&request)).await?;
     Ok(Claim { claimed, asked, fair })
+}
+
+/// How long until the passing of time gives us something to claim. With order per key, rows that had been due when we
+/// looked, at `asked`, wait for others: looking again and again would not help them.
+async fn next_due(shared: &Shared, asked: Instant) -> Result<Option<Duration>, StoreError> {
+    let (store, scope) = (&shared.store, &shared.config.scope);
+    match shared.config.order {
+        Order::None => shared.call("next_due", store.next_due(scope)).await,
+        Order::Key => {
+            let since = asked.elapsed() + SHORTEST_SLEEP;
+            shared.call("next_due", store.next_coming(scope, since)).await
+        }
+    }
 }
 
 /// When a claim is a fair one. While there is a backlog fair claims take every other turn, so that one hot lane does

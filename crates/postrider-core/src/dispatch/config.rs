@@ -9,7 +9,7 @@ use super::{Dispatcher, Pulse};
 use crate::breaker::BreakerConfig;
 use crate::retry::{ExponentialBackoff, Randomness, RetryPolicy, system_randomness};
 use crate::sink::Sink;
-use crate::store::{Delivered, LARGEST_CLAIM, Scope, Store};
+use crate::store::{Delivered, LARGEST_CLAIM, Order, Scope, Store};
 
 /// The name in metrics and logs.
 pub const DEFAULT_NAME: &str = "postrider";
@@ -37,6 +37,7 @@ pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 pub(super) struct Config {
     pub name: String,
     pub scope: Scope,
+    pub order: Order,
     pub worker: Uuid,
     pub batch_size: u32,
     pub max_rows: usize,
@@ -77,6 +78,7 @@ impl DispatcherBuilder {
         let config = Config {
             name: DEFAULT_NAME.into(),
             scope: Scope::all(),
+            order: Order::None,
             worker: Uuid::now_v7(),
             batch_size: DEFAULT_BATCH_SIZE,
             max_rows: 0,
@@ -118,6 +120,16 @@ impl DispatcherBuilder {
     /// Whose messages it takes; all of them unless this is said.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.config.scope = scope;
+        self
+    }
+
+    /// Which messages wait for which others; none for any other unless this is said.
+    ///
+    /// With [`Order::Key`] messages with a key go out one after the other within their namespace and key. That is the
+    /// order in which they were written, if whoever writes messages of one key does so one at a time: the transaction
+    /// locks what the key stands for before it enqueues. All dispatchers that share these messages must say the same.
+    pub fn order(mut self, order: Order) -> Self {
+        self.config.order = order;
         self
     }
 

@@ -4,7 +4,7 @@
 //! tells the keeper of leases what to renew. *Trusted until* is worker's time: taken before the claim was sent,
 //! so that the lease cannot end earlier on the database's clock, and shortened by a margin.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::queue::{Queue, Waiting};
 use crate::lease::Lease;
-use crate::sink::BatchFor;
-use crate::store::ClaimedMessage;
+use crate::sink::{BatchFor, Sink};
+use crate::store::{ClaimedMessage, Order};
 
 /// The part of a lease that is kept as a margin.
 const MARGIN: u32 = 10;
@@ -22,13 +23,6 @@ const MARGIN: u32 = 10;
 /// Until when a lease can be trusted that was asked for at `asked`.
 pub(super) fn trusted_until(asked: Instant, lease: Duration) -> Instant {
     asked + lease - lease / MARGIN
-}
-
-/// A claimed row that is not under way yet.
-pub(super) struct Waiting {
-    pub message: ClaimedMessage,
-    asked: Instant,
-    trusted_until: Instant,
 }
 
 struct Flight {
@@ -39,13 +33,22 @@ struct Flight {
 
 #[derive(Default)]
 struct Inner {
-    waiting: VecDeque<Waiting>,
+    waiting: Queue,
     /// By row and attempt: a row whose lease was lost may be claimed again by ourselves while its first publish is
     /// still under way.
     flights: HashMap<(Uuid, i32), Flight>,
     rows: usize,
     bytes: usize,
     given_back: bool,
+}
+
+impl Inner {
+    /// Notes that a row is under way.
+    fn take_off(&mut self, Waiting { message, asked, trusted_until }: Waiting) -> ClaimedMessage {
+        let flight = Flight { lease: message.lease, asked, trusted_until };
+        self.flights.insert((message.id, message.attempts), flight);
+        message
+    }
 }
 
 /// See the module.
@@ -59,6 +62,11 @@ pub(super) struct Hand {
 }
 
 impl Hand {
+    pub fn new(order: Order) -> Self {
+        let inner = Inner { waiting: Queue::new(order), ..Inner::default() };
+        Self { inner: Mutex::new(inner), ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,38 +87,42 @@ impl Hand {
         let mut inner = self.lock();
         inner.rows += messages.len();
         inner.bytes += messages.iter().map(ClaimedMessage::size).sum::<usize>();
-        inner.waiting.extend(messages.into_iter().map(|message| Waiting { message, asked, trusted_until }));
+        messages.into_iter().for_each(|message| inner.waiting.add(Waiting { message, asked, trusted_until }));
         drop(inner);
         self.work.notify_one();
     }
 
     /// Takes rows to publish, as many batches as there are `calls` free. Rows whose lease is no longer trusted stay
-    /// behind for the keeper to give back.
-    pub fn take(
-        &self,
-        calls: usize,
-        batch_for: impl Fn(&ClaimedMessage) -> BatchFor,
-        now: Instant,
-    ) -> Vec<Vec<ClaimedMessage>> {
+    /// behind for the keeper to give back. With order per key no key is in two calls at the same time, and in one call it
+    /// is once, unless the sink keeps the order of its messages.
+    pub fn take(&self, calls: usize, sink: &dyn Sink, now: Instant) -> Vec<Vec<ClaimedMessage>> {
         let mut inner = self.lock();
         let mut batches: Vec<Vec<ClaimedMessage>> = Vec::new();
         // Where the batch is that is being filled for each key.
         let mut open: HashMap<u64, usize> = HashMap::new();
         while let Some(row) = inner.waiting.front().filter(|row| now < row.trusted_until) {
-            let BatchFor { key, limit } = batch_for(&row.message);
+            let BatchFor { key, limit } = sink.batch_for(&row.message);
             let room = open.get(&key).copied().filter(|at| batches[*at].len() < limit);
             if room.is_none() && batches.len() == calls {
                 break;
             }
-            let Some(Waiting { message, asked, trusted_until }) = inner.waiting.pop_front() else { break };
-            let flight = Flight { lease: message.lease, asked, trusted_until };
-            inner.flights.insert((message.id, message.attempts), flight);
-            match room {
-                Some(at) => batches[at].push(message),
-                None => {
-                    open.insert(key, batches.len());
-                    batches.push(vec![message]);
+            let Some(row) = inner.waiting.pop() else { break };
+            let at = room.unwrap_or_else(|| {
+                open.insert(key, batches.len());
+                batches.push(Vec::new());
+                batches.len() - 1
+            });
+            let mut next = Some(inner.take_off(row));
+            while let Some(message) = next.take() {
+                if sink.keeps_order_for(&message) {
+                    let fits = |message: &ClaimedMessage, trusted_until: Instant| {
+                        let of = sink.batch_for(message);
+                        of.key == key && batches[at].len() + 1 < of.limit.min(limit) && now < trusted_until
+                    };
+                    let follower = inner.waiting.pop_follower(&message, fits);
+                    next = follower.map(|row| inner.take_off(row));
                 }
+                batches[at].push(message);
             }
         }
         batches
@@ -118,19 +130,29 @@ impl Hand {
 
     /// Takes out the waiting rows whose trust ends before `then`.
     pub fn take_expiring(&self, then: Instant) -> Vec<Waiting> {
-        let mut inner = self.lock();
-        let (expiring, rest) = inner.waiting.drain(..).partition(|row| row.trusted_until <= then);
-        inner.waiting = rest;
-        if !inner.waiting.is_empty() {
+        let (expiring, others_are_ready) = self.lock().waiting.take_expiring(then);
+        if others_are_ready {
             // They stood behind rows that could not be taken.
             self.work.notify_one();
         }
-        Vec::from(expiring)
+        expiring
     }
 
     /// Takes out all waiting rows.
     pub fn take_waiting(&self) -> Vec<Waiting> {
-        self.lock().waiting.drain(..).collect()
+        self.lock().waiting.take_all()
+    }
+
+    /// Takes out the rows that wait for one whose outcome is known.
+    pub fn take_followers(&self, of: &ClaimedMessage) -> Vec<Waiting> {
+        self.lock().waiting.take_followers(of)
+    }
+
+    /// Notes that a row is out of the way of those that wait for it.
+    pub fn passed(&self, message: &ClaimedMessage) {
+        if self.lock().waiting.passed(message) {
+            self.work.notify_one();
+        }
     }
 
     /// The leases under way whose trust ends before `then`.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::hand::{Waiting, trusted_until};
+use super::hand::trusted_until;
+use super::queue::Waiting;
 use super::shared::Shared;
 use crate::store::Release;
 
@@ -46,16 +47,25 @@ pub(super) async fn give_back_all(shared: &Shared) {
     give_back(shared, shared.hand.take_waiting(), "the dispatcher pauses or stops").await;
 }
 
-/// Gives rows back with their attempts. It is sent once only: if the answer is lost the leases decide.
+/// Gives rows back with their attempts.
 async fn give_back(shared: &Shared, rows: Vec<Waiting>, why: &'static str) {
+    if !rows.is_empty() {
+        let rows: Vec<_> = rows.into_iter().map(|row| (row, Duration::ZERO)).collect();
+        release(shared, &rows, why).await;
+        shared.hand.note_given_back();
+    }
+}
+
+/// Gives rows back with their attempts, each for a later time. It is sent once only: if the answer is lost the leases
+/// decide.
+pub(super) async fn release(shared: &Shared, rows: &[(Waiting, Duration)], why: &'static str) {
     if rows.is_empty() {
         return;
     }
-    let releases: Vec<Release> =
-        rows.iter().map(|row| Release { lease: row.message.lease, delay: Duration::ZERO, error: None }).collect();
+    let one = |(row, delay): &(Waiting, Duration)| Release { lease: row.message.lease, delay: *delay, error: None };
+    let releases: Vec<Release> = rows.iter().map(one).collect();
     if shared.call("release", shared.store.release(&releases)).await.is_ok() {
         shared.metrics.released(rows.len(), why);
     }
-    shared.hand.note_given_back();
-    shared.hand.done(rows.iter().map(|row| &row.message));
+    shared.hand.done(rows.iter().map(|(row, _)| &row.message));
 }

@@ -22,6 +22,7 @@ mod maintain;
 mod observe;
 mod publish;
 mod pulse;
+mod queue;
 mod settle;
 mod shared;
 

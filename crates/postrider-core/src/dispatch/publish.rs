@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -12,7 +13,7 @@ use tracing::Instrument;
 use super::settle::Finished;
 use super::shared::Shared;
 use crate::outcome::Outcome;
-use crate::store::ClaimedMessage;
+use crate::store::{ClaimedMessage, Order};
 use crate::trace;
 
 /// Publishes until the dispatcher stops; answers what is still under way then.
@@ -24,7 +25,7 @@ pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Fin
         let free = 1 + calls.available_permits();
         let batches = match shared.is_shut() {
             true => Vec::new(),
-            false => shared.hand.take(free, |message| shared.sink.batch_for(message), Instant::now()),
+            false => shared.hand.take(free, &*shared.sink, Instant::now()),
         };
         if batches.is_empty() {
             drop(permit);
@@ -67,6 +68,10 @@ async fn fly(
         shared.metrics.published(&outcome, took);
         let costs_attempt = shared.tell_breaker(message.id, &outcome);
         let (lease, asked) = shared.hand.landed(&message);
+        // What else becomes of the message, and so of those that wait for it, is decided when it is settled.
+        if outcome.is_delivered() {
+            shared.hand.passed(&message);
+        }
         // The settler outlives every publish; if it is gone the process is going down and the lease decides.
         let _ = finished.send(Finished { message, lease, asked, outcome, costs_attempt });
     }
@@ -90,14 +95,29 @@ async fn publish(shared: &Shared, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         None if batch.len() == 1 => vec![Outcome::Unknown("the sink panicked".into())],
         None => {
             // One message of the batch makes the sink panic: find it by publishing each alone.
-            let mut outcomes = Vec::with_capacity(batch.len());
-            for alone in batch.chunks(1) {
+            let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.len());
+            for (at, alone) in batch.chunks(1).enumerate() {
+                if waits(shared, &batch[..at], &outcomes, &batch[at]) {
+                    outcomes.push(Outcome::Busy { after: Duration::ZERO, why: WAITS.into() });
+                    continue;
+                }
                 let outcome = publish_once(shared, alone).await.and_then(|mut outcomes| outcomes.pop());
                 outcomes.push(outcome.unwrap_or_else(|| Outcome::Unknown("the sink panicked".into())));
             }
             outcomes
         }
     }
+}
+
+/// What is said of a message that was not sent because an earlier one of its key was not delivered.
+const WAITS: &str = "an earlier message with the same key was not delivered";
+
+/// Whether a message has to wait for an earlier one of the same batch.
+fn waits(shared: &Shared, before: &[ClaimedMessage], outcomes: &[Outcome], message: &ClaimedMessage) -> bool {
+    let of_key = |other: &ClaimedMessage| other.key == message.key && other.namespace == message.namespace;
+    shared.config.order == Order::Key
+        && message.key.is_some()
+        && before.iter().zip(outcomes).any(|(other, outcome)| of_key(other) && !outcome.is_delivered())
 }
 
 /// One call of the sink within its time limit; `None` if it panicked. The panic's text may hold anything, so it

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
+use super::keep;
 use super::shared::Shared;
 use crate::lease::Lease;
 use crate::outcome::{Outcome, error_text};
 use crate::retry::next_delay;
 use crate::state::{Event, after_failure};
-use crate::store::{Bury, ClaimedMessage, Nack, Release, Settled, StoreError};
+use crate::store::{Bury, ClaimedMessage, Nack, Order, Release, Settled, StoreError};
 
 /// Outcomes per settle.
 const BATCH: usize = 1_000;
@@ -19,6 +20,9 @@ const BATCH: usize = 1_000;
 const RELEASE: &str = "release";
 /// How long a settle waits for more outcomes while publishes are under way.
 const GATHER: Duration = Duration::from_millis(2);
+
+/// Why followers are given back.
+const WAITS: &str = "an earlier message with the same key was not delivered";
 
 /// A publish that ended.
 pub(super) struct Finished {
@@ -59,10 +63,14 @@ pub(super) async fn run(shared: Arc<Shared>, mut outcomes: mpsc::UnboundedReceiv
 }
 
 async fn settle(shared: &Shared, batch: &[Finished]) {
+    let verdicts: Vec<Verdict> = batch.iter().map(|finished| verdict(shared, finished)).collect();
+    if shared.config.order == Order::Key {
+        give_back_followers(shared, batch, &verdicts).await;
+    }
     let (mut acks, mut nacks, mut buries, mut releases) = (Group::new(), Group::new(), Group::new(), Group::new());
-    for finished in batch {
+    for (finished, verdict) in batch.iter().zip(verdicts) {
         let lease = finished.lease;
-        match verdict(shared, finished) {
+        match verdict {
             Verdict::Ack => acks.push(finished, lease),
             Verdict::Nack { delay, error } => nacks.push(finished, Nack { lease, delay, error }),
             Verdict::Bury { error } => buries.push(finished, Bury { lease, error }),
@@ -73,7 +81,7 @@ async fn settle(shared: &Shared, batch: &[Finished]) {
     }
     let (store, metrics) = (&shared.store, &shared.metrics);
     // What is counted and logged here has been written.
-    tokio::join!(
+    let (_, _, buried, _) = tokio::join!(
         acks.write(
             shared,
             "ack",
@@ -105,6 +113,39 @@ async fn settle(shared: &Shared, batch: &[Finished]) {
             |finished, _| metrics.released(1, if finished.costs_attempt { "busy" } else { "the sink is down" })
         ),
     );
+    if shared.config.order == Order::Key {
+        pass_on(shared, batch, &buries, &buried).await;
+    }
+}
+
+/// Gives back what waits for a message that will be tried again, until then. That comes first: nobody else may claim the
+/// message while we have others of its key.
+async fn give_back_followers(shared: &Shared, batch: &[Finished], verdicts: &[Verdict]) {
+    let mut followers = Vec::new();
+    for (finished, verdict) in batch.iter().zip(verdicts) {
+        if let Verdict::Nack { delay, .. } | Verdict::Release { delay, .. } = verdict {
+            let waiting = shared.hand.take_followers(&finished.message);
+            followers.extend(waiting.into_iter().map(|row| (row, *delay)));
+        }
+    }
+    keep::release(shared, &followers, WAITS).await;
+}
+
+/// Lets those go on that waited for what is settled. If a message could not be written as dead it comes again, and so they
+/// are given back.
+async fn pass_on(shared: &Shared, batch: &[Finished], buries: &Group<'_, Bury>, buried: &[Settled]) {
+    let mut followers = Vec::new();
+    for (finished, _) in buries.finished.iter().zip(buried).filter(|(_, answer)| **answer != Settled::Done) {
+        let waiting = shared.hand.take_followers(&finished.message);
+        followers.extend(waiting.into_iter().map(|row| (row, Duration::ZERO)));
+    }
+    keep::release(shared, &followers, WAITS).await;
+    for finished in batch.iter().filter(|finished| !finished.outcome.is_delivered()) {
+        shared.hand.passed(&finished.message);
+    }
+    if batch.iter().any(|finished| finished.message.key.is_some()) {
+        shared.freed.notify_one();
+    }
 }
 
 fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
@@ -149,18 +190,19 @@ impl<'a, T> Group<'a, T> {
 
     /// Writes the entries, over again while the database does not answer if the verb may be sent twice. Gives up
     /// after a lease's time: somebody else has the rows by then. A stale entry touches nothing; it is counted and
-    /// logged, and never turned into a nack.
+    /// logged, and never turned into a nack. Answers for each entry; what was given up is as good as lost.
     async fn write<'s, W>(
         &'s self,
         shared: &Shared,
         verb: &'static str,
         write: impl Fn(&'s [T]) -> W,
         written: impl Fn(&Finished, &T),
-    ) where
+    ) -> Vec<Settled>
+    where
         W: Future<Output = Result<Vec<Settled>, StoreError>> + Send,
     {
         if self.entries.is_empty() {
-            return;
+            return Vec::new();
         }
         let give_up = Instant::now() + shared.config.lease;
         let mut pauses = shared.pauses();
@@ -170,13 +212,15 @@ impl<'a, T> Group<'a, T> {
                     if verb != RELEASE {
                         shared.pulse.settled();
                     }
-                    return self.report(shared, verb, &answers, written);
+                    self.report(shared, verb, &answers, written);
+                    return answers;
                 }
                 Err(error) => error,
             };
             let over = Instant::now() >= give_up || shared.has_expired();
             if over || verb == RELEASE || !error.kind().is_transient() {
-                return self.leave(shared, verb, &error);
+                self.leave(shared, verb, &error);
+                return vec![Settled::LeaseLost; self.entries.len()];
             }
             sleep(pauses.next().unwrap_or_default()).await;
         }

@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub retired: CancellationToken,
     /// Fires when claiming has to stop: the breaker opened, or the database refuses to settle.
     pub shut: Notify,
+    /// Messages with keys were settled, so others of their keys may be claimed now; told with order per key only.
+    pub freed: Notify,
     suspects: AtomicBool,
     breaker: Mutex<Breaker>,
     deadline: OnceLock<Instant>,
@@ -49,12 +51,13 @@ impl Shared {
         Self {
             store,
             sink,
-            hand: Hand::default(),
+            hand: Hand::new(config.order),
             metrics: Metrics::new(&config.name),
             pulse,
             stop,
             retired: CancellationToken::new(),
             shut: Notify::new(),
+            freed: Notify::new(),
             suspects: AtomicBool::new(false),
             breaker: Mutex::new(Breaker::new(config.breaker)),
             deadline: OnceLock::new(),

@@ -1,6 +1,6 @@
 -- Takes due rows under a lease, an equal share for each lane (namespace, topic, tenant), going round from a given lane.
 -- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs, $7 max bytes, $8 to $10 the lane to start after (namespace, topic, tenant)
--- Uses {name}_lane_idx, then the rows' addresses.
+-- Uses {name}_lane_idx, with order per key {name}_key_idx, then the rows' addresses.
 with recursive lanes(namespace, topic, tenant, visited) as (
   (select namespace, topic, {tenant}, 1 from {table}
    where status = 'pending' and (namespace, topic, {tenant}) > ($8::text, $9::text, $10::uuid)
@@ -23,9 +23,9 @@ due as materialized (
   from share, unnest(share.namespaces, share.topics, share.tenants, share.visits) as lane(namespace, topic, tenant, visited), lateral (
     select * from (
       select ctid, {size} as size, next_attempt_at, seq
-      from {table}
+      from {table}{as_mine}
       where status = 'pending' and namespace = lane.namespace and topic = lane.topic and {tenant} = lane.tenant
-        and next_attempt_at <= now() and attempts < coalesce(max_attempts, $3::int)
+        and next_attempt_at <= now() and attempts < coalesce(max_attempts, $3::int){and_in_turn}
       order by next_attempt_at, seq
       limit {largest_claim}
       for update skip locked) as head

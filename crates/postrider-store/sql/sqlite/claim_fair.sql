@@ -1,6 +1,6 @@
 -- Finds due rows, an equal share for each lane (namespace, topic, tenant), going round from a given lane.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit, ?6 to ?8 the lane to start after (namespace, topic, tenant)
--- Uses {name}_lane_idx, then the rows' numbers. Answers every lane looked at, at least once.
+-- Uses {name}_lane_idx, with order per key {name}_key_idx, then the rows' numbers. Answers every lane looked at, at least once.
 with recursive lanes(seq, namespace, topic, tenant, visited) as (
   select seq, namespace, topic, {tenant}, 1 from {table}
   where seq = {next_lane_first}
@@ -18,7 +18,7 @@ from lanes left join {table} as row
     select head.seq from {table} as head
     where head.status = 'pending' and head.namespace = lanes.namespace and head.topic = lanes.topic
       and coalesce(head.tenant_id, {nil}) = lanes.tenant
-      and head.next_attempt_at <= ?4 and head.attempts < coalesce(head.max_attempts, ?3)
+      and head.next_attempt_at <= ?4 and head.attempts < coalesce(head.max_attempts, ?3){and_in_turn}
     order by head.next_attempt_at, head.seq
     limit (select size from share))
 order by lanes.visited, row.next_attempt_at, row.seq

@@ -1,11 +1,13 @@
 //! Which rows a claim takes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::state::{Event, State, transition};
-use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane, Scope};
+use postrider_core::store::{
+    ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, LONGEST_RUN, Lane, Order, Scope,
+};
 use uuid::Uuid;
 
 use super::table::{StoredMessage, Table};
@@ -20,7 +22,10 @@ impl Table {
             ClaimOrder::Suspects => (self.expired(request, now, true).iter().map(|row| row.seq).collect(), None),
         };
         let mut messages: Vec<_> = picked.iter().filter_map(|seq| self.take(*seq, request, now)).collect();
-        messages.sort_by_key(|(written, _)| *written);
+        match request.waits {
+            Order::None => messages.sort_by_key(|(written, _)| *written),
+            Order::Key => messages.sort_by_key(|((_, seq), _)| *seq),
+        }
         Claimed { messages: messages.into_iter().map(|(_, message)| message).collect(), last_lane }
     }
 
@@ -33,6 +38,11 @@ impl Table {
         keep_share(&mut due, |row| row.namespace.clone(), room.div_ceil(namespaces.max(1)));
         rows.extend(due);
         cut(&mut rows, request);
+        if request.waits == Order::Key {
+            let runs = self.runs(&rows, request, now);
+            rows.extend(runs);
+            cut(&mut rows, request);
+        }
         rows.iter().map(|row| row.seq).collect()
     }
 
@@ -56,11 +66,49 @@ impl Table {
         (rows.iter().map(|row| row.seq).collect(), last)
     }
 
+    /// What comes after rows that are the first of their keys and may be taken with them, the second of each key before
+    /// the third of any.
+    fn runs(&self, heads: &[&StoredMessage], request: &ClaimRequest, now: i64) -> Vec<&StoredMessage> {
+        let lines = self.lines();
+        let mut runs: Vec<(usize, &StoredMessage)> = Vec::new();
+        for line in heads.iter().filter_map(|head| lines.get(&key_of(head)?)) {
+            let ready = |row: &&StoredMessage| {
+                let expired = row.is_expired(now) && !row.is_suspect(request.max_attempts);
+                (row.is_due(now) || expired) && may_claim(row, request)
+            };
+            runs.extend(line.iter().copied().take(LONGEST_RUN as usize).take_while(ready).enumerate().skip(1));
+        }
+        runs.sort_by_key(|(place, _)| *place);
+        runs.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// The rows of each key that are not finished, in their order.
+    fn lines(&self) -> HashMap<(&str, &str), Vec<&StoredMessage>> {
+        let open = self.rows.values().filter(|row| matches!(row.status, State::Pending | State::Processing));
+        let mut lines: HashMap<_, Vec<_>> = HashMap::new();
+        for row in open {
+            if let Some(key) = key_of(row) {
+                lines.entry(key).or_default().push(row);
+            }
+        }
+        lines
+    }
+
+    /// Drops rows that wait for an earlier one of their key.
+    fn keep_first_of_key(&self, rows: &mut Vec<&StoredMessage>, request: &ClaimRequest) {
+        if request.waits == Order::Key {
+            let lines = self.lines();
+            let first = |row: &StoredMessage| Some(lines.get(&key_of(row)?)?.first()?.seq);
+            rows.retain(|row| first(row).is_none_or(|first| first == row.seq));
+        }
+    }
+
     fn expired(&self, request: &ClaimRequest, now: i64, suspects: bool) -> Vec<&StoredMessage> {
         let eligible = |row: &&StoredMessage| {
             row.is_expired(now) && may_claim(row, request) && row.is_suspect(request.max_attempts) == suspects
         };
         let mut rows: Vec<_> = self.rows.values().filter(eligible).collect();
+        self.keep_first_of_key(&mut rows, request);
         rows.sort_by_key(|row| (row.locked_until_micros, row.seq));
         rows.truncate(limit(request));
         rows
@@ -68,6 +116,7 @@ impl Table {
 
     fn due(&self, request: &ClaimRequest, now: i64) -> Vec<&StoredMessage> {
         let mut rows: Vec<_> = self.rows.values().filter(|row| row.is_due(now) && may_claim(row, request)).collect();
+        self.keep_first_of_key(&mut rows, request);
         rows.sort_by_key(|row| (row.next_attempt_at_micros, row.seq));
         rows
     }
@@ -104,6 +153,10 @@ fn may_claim(row: &StoredMessage, request: &ClaimRequest) -> bool {
 
 fn limit(request: &ClaimRequest) -> usize {
     usize::try_from(request.limit.min(LARGEST_CLAIM)).unwrap_or(usize::MAX)
+}
+
+fn key_of(row: &StoredMessage) -> Option<(&str, &str)> {
+    row.key.as_deref().map(|key| (row.namespace.as_str(), key))
 }
 
 fn lane_of(row: &StoredMessage) -> Lane {

@@ -80,12 +80,17 @@ impl Table {
     }
 
     pub fn next_due(&self, scope: &Scope, now: i64) -> Option<Duration> {
+        self.next_after(scope, now, i64::MIN)
+    }
+
+    /// When the next row becomes eligible, of those that were not before `start`.
+    pub fn next_after(&self, scope: &Scope, now: i64, start: i64) -> Option<Duration> {
         let times = self.in_scope(scope).filter_map(|row| match row.status {
             State::Pending => Some(row.next_attempt_at_micros),
             State::Processing => row.locked_until_micros,
             State::Delivered | State::Dead => None,
         });
-        times.min().map(|due_at| between(now, due_at))
+        times.filter(|due_at| *due_at >= start).min().map(|due_at| between(now, due_at))
     }
 
     pub fn in_scope<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = &'a StoredMessage> {

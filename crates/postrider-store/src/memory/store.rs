@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::doorbell::Bells;
 use super::table::{StoredMessage, Table};
-use crate::clock::{Clock, TokioClock};
+use crate::clock::{Clock, TokioClock, micros};
 use crate::enqueue::Outbox;
 
 /// An outbox in memory, as a relay and a test see it. Clones are the same outbox.
@@ -137,6 +137,10 @@ impl Store for MemoryStore {
 
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
         Ok(self.with_table(|table, now| table.next_due(scope, now)))
+    }
+
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        Ok(self.with_table(|table, now| table.next_after(scope, now, now.saturating_sub(micros(since)))))
     }
 
     async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! What is there is looked up before the transaction begins, without locks, so that an idle poll locks nothing.
 
-use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane};
+use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane, Order};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use super::types::{Bound, uuid_or_null};
 use crate::LANES_PER_CLAIM;
 use crate::clock::micros;
 use crate::pick::{fitting, share};
+use crate::sql::Sql;
 
 pub(super) struct Claim<'a> {
     pub statements: &'a StoreStatements,
@@ -23,11 +24,19 @@ pub(super) struct Claim<'a> {
 }
 
 /// A row that this transaction has locked and may take.
-struct Candidate {
-    seq: i64,
-    size: u64,
+pub(super) struct Candidate {
+    pub seq: i64,
+    pub size: u64,
     /// Since when it has been waiting, in microseconds since 1970.
-    since: i64,
+    pub since: i64,
+}
+
+/// The statements that lock candidates.
+struct Candidates<'a> {
+    expired: &'a Scoped,
+    suspects: &'a Scoped,
+    due: &'a Sql,
+    lane: &'a Sql,
 }
 
 /// A lane that has pending rows. Rows without a tenant are apart from those of the nil UUID, though [`Lane`] has one
@@ -54,7 +63,25 @@ impl Work for Claim<'_> {
 }
 
 impl Claim<'_> {
-    fn limit(&self) -> usize {
+    fn candidates(&self) -> Candidates<'_> {
+        let all = self.statements;
+        match self.request.waits {
+            Order::None => Candidates {
+                expired: &all.claim_expired,
+                suspects: &all.claim_suspects,
+                due: &all.claim_due,
+                lane: &all.claim_lane,
+            },
+            Order::Key => Candidates {
+                expired: &all.claim_expired_ordered,
+                suspects: &all.claim_suspects_ordered,
+                due: &all.claim_due_ordered,
+                lane: &all.claim_lane_ordered,
+            },
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
         usize::try_from(self.request.limit.min(LARGEST_CLAIM)).unwrap_or(usize::MAX)
     }
 
@@ -65,7 +92,8 @@ impl Claim<'_> {
         heads.retain(|head| head.is_due());
         heads.sort_by_key(|head| head.due_in);
         begin(connection).await?;
-        let mut picked = self.expired(connection, &self.statements.claim_expired).await?;
+        let statements = self.candidates();
+        let mut picked = self.expired(connection, statements.expired).await?;
         let room = self.limit() - picked.len();
         let mut due = Vec::new();
         for head in &heads {
@@ -75,17 +103,26 @@ impl Claim<'_> {
             let mut bound = Bound::default();
             bound.add(head.namespace.clone()).add(self.request.max_attempts).tenant(self.within.tenant);
             bound.count(share(room, heads.len()));
-            due.extend(candidates(&fetch(connection, &self.statements.claim_due, bound).await?)?);
+            due.extend(candidates(&fetch(connection, statements.due, bound).await?)?);
         }
         due.sort_unstable_by_key(|row| (row.since, row.seq));
         picked.extend(due);
         self.cut(&mut picked);
+        if self.request.waits == Order::Key {
+            let places = self.in_turn(connection, &mut picked).await?;
+            let runs = self.runs(connection, &picked, places).await?;
+            picked.extend(runs);
+            self.cut(&mut picked);
+        }
         Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane: None })
     }
 
     async fn claim_suspects(&self, connection: &mut MySqlConnection) -> Result<Claimed, sqlx::Error> {
         begin(connection).await?;
-        let picked = self.expired(connection, &self.statements.claim_suspects).await?;
+        let mut picked = self.expired(connection, self.candidates().suspects).await?;
+        if self.request.waits == Order::Key {
+            self.in_turn(connection, &mut picked).await?;
+        }
         Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane: None })
     }
 
@@ -101,13 +138,16 @@ impl Claim<'_> {
             let mut bound = Bound::default();
             bound.add(head.lane.namespace.clone()).add(head.lane.topic.clone()).add(head.tenant.map(Uuid::hyphenated));
             bound.add(self.request.max_attempts).count(share);
-            picked.extend(candidates(&fetch(connection, &self.statements.claim_lane, bound).await?)?);
+            picked.extend(candidates(&fetch(connection, self.candidates().lane, bound).await?)?);
             lane_of.resize(picked.len(), &head.lane);
         }
         let last_lane = match self.cut(&mut picked) {
             true => picked.len().checked_sub(1).map(|last| lane_of[last].clone()),
             false => lanes.last().filter(|_| lanes.len() == LANES_PER_CLAIM).map(|head| head.lane.clone()),
         };
+        if self.request.waits == Order::Key {
+            self.in_turn(connection, &mut picked).await?;
+        }
         Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane })
     }
 
@@ -189,7 +229,7 @@ impl Claim<'_> {
             bound.uuid(self.request.worker).add(micros(self.request.lease)).rows(portion);
             execute(connection, sql, bound).await?;
         }
-        let messages = claimed(&rows, self.request.worker)?;
+        let messages = claimed(&rows, self.request.worker, self.request.waits)?;
         commit(connection).await?;
         Ok(messages)
     }

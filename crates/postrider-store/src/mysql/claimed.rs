@@ -1,6 +1,6 @@
 //! Reading claimed rows.
 
-use postrider_core::store::{ClaimedMessage, Payload};
+use postrider_core::store::{ClaimedMessage, Order, Payload};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
@@ -27,11 +27,11 @@ mod column {
 }
 
 /// The messages of a claim, from rows as they were before it.
-pub(super) fn claimed(rows: &[MySqlRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+pub(super) fn claimed(rows: &[MySqlRow], worker: Uuid, waits: Order) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     let claimed_at = first.try_get(column::CLAIMED_AT)?;
     let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
-    Ok(messages(rows, worker, claimed_at))
+    Ok(messages(rows, worker, claimed_at, waits))
 }
 
 fn read(row: &MySqlRow) -> Result<ClaimedRow, sqlx::Error> {

@@ -11,7 +11,7 @@ use super::statements::render;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
@@ -19,6 +19,11 @@ const MIGRATIONS: [Migration; 3] = [
         template: include_str!("../../sql/mysql/migrations/0002_enqueue_procedure.sql"),
     },
     Migration { version: 3, name: "audit", template: include_str!("../../sql/mysql/migrations/0003_audit.sql") },
+    Migration {
+        version: 4,
+        name: "order_by_key",
+        template: include_str!("../../sql/mysql/migrations/0004_order_by_key.sql"),
+    },
 ];
 
 /// The version of the schema that this library writes and reads.

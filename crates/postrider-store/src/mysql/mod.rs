@@ -2,6 +2,7 @@
 
 mod check;
 mod claim;
+mod claim_order;
 mod claimed;
 mod doorbell;
 pub mod enqueue;

@@ -119,3 +119,17 @@ pub(super) async fn head(
     let rows = fetch(connection, &statements.namespace_head, bound).await?;
     rows.first().map(|row| row.try_get(0)).transpose()
 }
+
+/// The same for rows that were not due for longer than so many microseconds.
+pub(super) async fn coming(
+    connection: &mut MySqlConnection,
+    statements: &StoreStatements,
+    namespace: &str,
+    tenant: Option<Uuid>,
+    since: i64,
+) -> Result<Option<i64>, sqlx::Error> {
+    let mut bound = Bound::default();
+    bound.add(namespace.to_owned()).tenant(tenant).add(since);
+    let rows = fetch(connection, &statements.next_coming, bound).await?;
+    rows.first().map(|row| row.try_get(0)).transpose()
+}

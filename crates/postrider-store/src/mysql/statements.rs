@@ -89,6 +89,10 @@ impl EnqueueStatements {
 const NEW_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, \
     coalesce(timestampadd(microsecond, ?, {epoch}), timestampadd(microsecond, ?, {now}), {now}), ?)";
 
+/// What the statements that lock candidates say of order: nothing, or that none may wait for another of its key.
+const FREE: [(&str, &str); 2] = [("{as_mine}", ""), ("{and_in_turn}", "")];
+const ORDERED: [(&str, &str); 2] = [("{as_mine}", " as mine"), ("{and_in_turn}", " and {in_turn}")];
+
 /// A statement for all namespaces, and for lists of them.
 #[derive(Debug)]
 pub struct Scoped {
@@ -119,6 +123,13 @@ pub struct StoreStatements {
     pub claim_suspects: Scoped,
     pub claim_due: Sql,
     pub claim_lane: Sql,
+    pub claim_expired_ordered: Scoped,
+    pub claim_suspects_ordered: Scoped,
+    pub claim_due_ordered: Sql,
+    pub claim_lane_ordered: Sql,
+    pub claim_turn: Portioned,
+    pub claim_run: Sql,
+    pub claim_follow: Portioned,
     pub claim_read: Portioned,
     pub claim_take: Portioned,
     pub ack: Portioned,
@@ -141,6 +152,8 @@ pub struct StoreStatements {
     pub purge_unlock: Sql,
     pub stats: Scoped,
     pub next_lease: Scoped,
+    pub next_coming: Sql,
+    pub next_coming_lease: Scoped,
     pub overview: Scoped,
     pub overview_delivered: Scoped,
     pub dead: FinishedStatement,
@@ -180,10 +193,17 @@ impl StoreStatements {
             next_namespace: sql(template!("next_namespace")),
             namespace_head: sql(template!("namespace_head")),
             next_lane: sql(template!("next_lane")),
-            claim_expired: scoped(template!("claim_expired")),
-            claim_suspects: scoped(template!("claim_suspects")),
-            claim_due: sql(template!("claim_due")),
-            claim_lane: sql(template!("claim_lane")),
+            claim_expired: self::scoped(names, template!("claim_expired"), &FREE),
+            claim_suspects: self::scoped(names, template!("claim_suspects"), &FREE),
+            claim_due: render(names, template!("claim_due"), &FREE).into(),
+            claim_lane: render(names, template!("claim_lane"), &FREE).into(),
+            claim_expired_ordered: self::scoped(names, template!("claim_expired"), &ORDERED),
+            claim_suspects_ordered: self::scoped(names, template!("claim_suspects"), &ORDERED),
+            claim_due_ordered: render(names, template!("claim_due"), &ORDERED).into(),
+            claim_lane_ordered: render(names, template!("claim_lane"), &ORDERED).into(),
+            claim_turn: rows(template!("claim_turn")),
+            claim_run: sql(template!("claim_run")),
+            claim_follow: rows(template!("claim_follow")),
             claim_read: rows(template!("claim_read")),
             claim_take: rows(template!("claim_take")),
             ack: rows(template!("ack")),
@@ -205,7 +225,13 @@ impl StoreStatements {
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
             stats: scoped(template!("stats")),
-            next_lease: scoped(template!("next_lease")),
+            next_lease: self::scoped(names, template!("next_lease"), &[("{lease}", "is not null")]),
+            next_coming: sql(template!("next_coming")),
+            next_coming_lease: self::scoped(
+                names,
+                template!("next_lease"),
+                &[("{lease}", ">= timestampadd(microsecond, -?, {now})")],
+            ),
             overview: scoped(template!("overview")),
             overview_delivered: scoped(template!("overview_delivered")),
             dead: finished(template!("dead"), "dead"),
@@ -230,6 +256,10 @@ impl StoreStatements {
             ("next_lane", &self.next_lane),
             ("claim_due", &self.claim_due),
             ("claim_lane", &self.claim_lane),
+            ("claim_due_ordered", &self.claim_due_ordered),
+            ("claim_lane_ordered", &self.claim_lane_ordered),
+            ("claim_run", &self.claim_run),
+            ("next_coming", &self.next_coming),
             ("sweep_spent", &self.sweep_spent),
             ("purge_lock", &self.purge_lock),
             ("purge_unlock", &self.purge_unlock),
@@ -237,7 +267,10 @@ impl StoreStatements {
             ("note", &self.note),
             ("audit", &self.audit),
         ];
-        let scoped: [(_, &Scoped); 21] = [
+        let scoped: [(_, &Scoped); 24] = [
+            ("claim_expired_ordered", &self.claim_expired_ordered),
+            ("claim_suspects_ordered", &self.claim_suspects_ordered),
+            ("next_coming_lease", &self.next_coming_lease),
             ("claim_expired", &self.claim_expired),
             ("claim_suspects", &self.claim_suspects),
             ("sweep_crashed", &self.sweep_crashed),
@@ -264,7 +297,9 @@ impl StoreStatements {
             all.push((name, &statement.all));
             all.extend(texts(name, &statement.some));
         }
-        let lists: [(_, &Portioned); 16] = [
+        let lists: [(_, &Portioned); 18] = [
+            ("claim_turn", &self.claim_turn),
+            ("claim_follow", &self.claim_follow),
             ("claim_read", &self.claim_read),
             ("claim_take", &self.claim_take),
             ("ack", &self.ack),
@@ -303,7 +338,24 @@ fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 14] = [
+const FRAGMENTS: [(&str, &str); 18] = [
+    // No earlier row of the same key is open.
+    ("{in_turn}", "(mine.`key` is null or not ({has_earlier}))"),
+    (
+        "{has_earlier}",
+        "exists (select 1 from {table} as earlier force index ({name}_key_idx) where earlier.status = 'pending' \
+         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.seq < mine.seq) \
+         or exists (select 1 from {table} as earlier force index ({name}_key_idx) where earlier.status = 'processing' \
+         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.seq < mine.seq)",
+    ),
+    (
+        "{has_later}",
+        "exists (select 1 from {table} as later force index ({name}_key_idx) where later.status = 'pending' \
+         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.seq > mine.seq) \
+         or exists (select 1 from {table} as later force index ({name}_key_idx) where later.status = 'processing' \
+         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.seq > mine.seq)",
+    ),
+    ("{line}", "seq, {size} as size, status, attempts, max_attempts, tenant_id, next_attempt_at, locked_until"),
     // An operator's filter beyond the scope: topic twice, key twice, since twice, until twice, part of the error twice, all
     // or null.
     (
@@ -357,10 +409,15 @@ const FRAGMENTS: [(&str, &str); 14] = [
     ("{uuid_pattern}", "'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'"),
 ];
 
+/// The database's name as an expression. Where none is selected it must not be null: the statements after it say what is
+/// wrong.
+fn in_database(names: &Names) -> String {
+    names.schema().map_or("coalesce(database(), '')".to_owned(), |schema| format!("'{schema}'"))
+}
+
 /// The names of locks are known to the whole server and at most 64 characters long.
 fn lock(names: &Names, purpose: &str) -> String {
-    // Where no database is selected the name must not be null: the statements after it say what is wrong.
-    let database = names.schema().map_or("coalesce(database(), '')".to_owned(), |schema| format!("'{schema}'"));
+    let database = in_database(names);
     format!("concat('postrider {purpose} ', md5(concat({database}, '.{}')))", names.table())
 }
 
@@ -384,6 +441,8 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{replayed}", REPLAYED.to_owned()),
         ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
+        ("{database}", in_database(names)),
+        ("{add_index}", within(&format!("{prefix}add_index"))),
         ("{purge_lock}", lock(names, "purge")),
         ("{migrate_lock}", lock(names, "migrate")),
         ("{name}", name.to_owned()),

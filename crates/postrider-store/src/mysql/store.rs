@@ -17,9 +17,10 @@ use super::doorbell::NoDoorbell;
 use super::error::for_relay;
 use super::retain::{Purging, Sweep};
 use super::run::{Runner, Work};
-use super::scope::{Within, head};
+use super::scope::{Within, coming, head};
 use super::settle::{Answer, Change, PAUSES, Settle};
 use super::statements::StoreStatements;
+use super::types::Bound;
 use super::{check, migrate};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
@@ -198,8 +199,15 @@ impl Store for MySqlStore {
 
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
         let Some(within) = Within::of(scope)? else { return Ok(None) };
-        let micros = self.runner.run("next_due", &LookingAhead { statements: &self.statements, within }).await?;
+        let micros =
+            self.runner.run("next_due", &LookingAhead { statements: &self.statements, within, since: None }).await?;
         Ok(micros.map(duration))
+    }
+
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        let Some(within) = Within::of(scope)? else { return Ok(None) };
+        let work = LookingAhead { statements: &self.statements, within, since: Some(micros(since)) };
+        Ok(self.runner.run("next_due", &work).await?.map(duration))
     }
 
     async fn doorbell(&self, _scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
@@ -244,6 +252,8 @@ impl Work for Counting<'_> {
 struct LookingAhead<'a> {
     statements: &'a StoreStatements,
     within: Within,
+    /// Leaves out what has been eligible for longer than so many microseconds.
+    since: Option<i64>,
 }
 
 impl Work for LookingAhead<'_> {
@@ -253,13 +263,22 @@ impl Work for LookingAhead<'_> {
     async fn run(&self, connection: &mut MySqlConnection) -> Result<Option<i64>, sqlx::Error> {
         let mut soonest: Option<i64> = None;
         for found in self.within.heads(connection, self.statements).await? {
-            let due_in = match self.within.tenant {
-                None => Some(found.due_in),
-                tenant => head(connection, self.statements, &found.namespace, tenant).await?,
+            let due_in = match (self.since, self.within.tenant) {
+                (Some(since), tenant) => coming(connection, self.statements, &found.namespace, tenant, since).await?,
+                (None, None) => Some(found.due_in),
+                (None, tenant) => head(connection, self.statements, &found.namespace, tenant).await?,
             };
             soonest = soonest.into_iter().chain(due_in).min();
         }
-        let rows = self.within.fetch(connection, &self.statements.next_lease, 1, |_| {}, |_| {}).await?;
+        let rows = match self.since {
+            None => self.within.fetch(connection, &self.statements.next_lease, 1, |_| {}, |_| {}).await?,
+            Some(since) => {
+                let before = |bound: &mut Bound| {
+                    bound.add(since);
+                };
+                self.within.fetch(connection, &self.statements.next_coming_lease, 1, before, |_| {}).await?
+            }
+        };
         let lease: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
         Ok(soonest.into_iter().chain(lease).min())
     }

@@ -1,6 +1,6 @@
 //! Reading claimed rows.
 
-use postrider_core::store::{ClaimedMessage, Lane, Payload};
+use postrider_core::store::{ClaimedMessage, Lane, Order, Payload};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -15,12 +15,12 @@ const CLAIMED_AT: usize = ADDRESS + 1;
 const LANE: usize = CLAIMED_AT + 1;
 
 /// The messages of a claim.
-pub(super) fn claimed(rows: &[PgRow], worker: Uuid) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+pub(super) fn claimed(rows: &[PgRow], worker: Uuid, waits: Order) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     // A fair claim that found nothing due answers with a row all the same, for the lane.
     let Some(claimed_at) = first.try_get::<Option<Micros>, _>(CLAIMED_AT)? else { return Ok(Vec::new()) };
     let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
-    Ok(messages(rows, worker, claimed_at.0))
+    Ok(messages(rows, worker, claimed_at.0, waits))
 }
 
 fn read(row: &PgRow) -> Result<ClaimedRow, sqlx::Error> {

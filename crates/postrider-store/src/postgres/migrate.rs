@@ -12,7 +12,7 @@ use super::statements::{bell, render, schema};
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/postgres/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
@@ -20,6 +20,11 @@ const MIGRATIONS: [Migration; 3] = [
         template: include_str!("../../sql/postgres/migrations/0002_enqueue_function.sql"),
     },
     Migration { version: 3, name: "audit", template: include_str!("../../sql/postgres/migrations/0003_audit.sql") },
+    Migration {
+        version: 4,
+        name: "order_by_key",
+        template: include_str!("../../sql/postgres/migrations/0004_order_by_key.sql"),
+    },
 ];
 
 /// The version of the schema that this library writes and reads.

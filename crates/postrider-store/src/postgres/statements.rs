@@ -12,7 +12,7 @@
 //! walk the index of leases, which it believes to be empty, once per row.
 
 use postrider_core::operate::REPLAYED;
-use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
+use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN, SUSPECT_AFTER};
 
 use crate::LANES_PER_CLAIM;
 use crate::names::Names;
@@ -83,6 +83,9 @@ pub struct StoreStatements {
     pub claim: Sql,
     pub claim_fair: Sql,
     pub claim_suspects: Sql,
+    pub claim_ordered: Sql,
+    pub claim_fair_ordered: Sql,
+    pub claim_suspects_ordered: Sql,
     pub extend: LeaseStatement,
     pub ack: LeaseStatement,
     pub ack_delete: LeaseStatement,
@@ -94,6 +97,7 @@ pub struct StoreStatements {
     pub purge_dead: Sql,
     pub stats: Sql,
     pub next_due: Sql,
+    pub next_coming: Sql,
     pub doorbell_arm: Sql,
     pub doorbell_disarm: Sql,
     pub doorbell_ring: Sql,
@@ -115,6 +119,9 @@ impl StoreStatements {
     /// Renders the statements for these names.
     pub fn render(names: &Names) -> Self {
         let sql = |template| Sql::from(render(names, template, &[]));
+        let turn = |template, alias, turn| render(names, template, &[("{as_mine}", alias), ("{and_in_turn}", turn)]);
+        let free = |template| Sql::from(turn(template, "", ""));
+        let ordered = |template| Sql::from(turn(template, " as mine", " and {in_turn}"));
         let leased = |template| LeaseStatement {
             by_address: render(names, template, &[("{found}", "row.ctid = given.address")]).into(),
             by_id: render(names, template, &[("{found}", "given.address is not null")]).into(),
@@ -125,8 +132,11 @@ impl StoreStatements {
         let count_purge = |status| finished(include_str!("../../sql/postgres/count_purge.sql"), status);
         Self {
             claim: sql(include_str!("../../sql/postgres/claim.sql")),
-            claim_fair: sql(include_str!("../../sql/postgres/claim_fair.sql")),
-            claim_suspects: sql(include_str!("../../sql/postgres/claim_suspects.sql")),
+            claim_fair: free(include_str!("../../sql/postgres/claim_fair.sql")),
+            claim_suspects: free(include_str!("../../sql/postgres/claim_suspects.sql")),
+            claim_ordered: sql(include_str!("../../sql/postgres/claim_ordered.sql")),
+            claim_fair_ordered: ordered(include_str!("../../sql/postgres/claim_fair.sql")),
+            claim_suspects_ordered: ordered(include_str!("../../sql/postgres/claim_suspects.sql")),
             extend: leased(include_str!("../../sql/postgres/extend.sql")),
             ack: leased(include_str!("../../sql/postgres/ack.sql")),
             ack_delete: leased(include_str!("../../sql/postgres/ack_delete.sql")),
@@ -138,6 +148,7 @@ impl StoreStatements {
             purge_dead: purge("dead"),
             stats: sql(include_str!("../../sql/postgres/stats.sql")),
             next_due: sql(include_str!("../../sql/postgres/next_due.sql")),
+            next_coming: sql(include_str!("../../sql/postgres/next_coming.sql")),
             doorbell_arm: sql(include_str!("../../sql/postgres/doorbell_arm.sql")),
             doorbell_disarm: sql(include_str!("../../sql/postgres/doorbell_disarm.sql")),
             doorbell_ring: sql(include_str!("../../sql/postgres/doorbell_ring.sql")),
@@ -170,11 +181,15 @@ impl StoreStatements {
             ("claim", &self.claim),
             ("claim_fair", &self.claim_fair),
             ("claim_suspects", &self.claim_suspects),
+            ("claim_ordered", &self.claim_ordered),
+            ("claim_fair_ordered", &self.claim_fair_ordered),
+            ("claim_suspects_ordered", &self.claim_suspects_ordered),
             ("sweep", &self.sweep),
             ("purge_delivered", &self.purge_delivered),
             ("purge_dead", &self.purge_dead),
             ("stats", &self.stats),
             ("next_due", &self.next_due),
+            ("next_coming", &self.next_coming),
             ("doorbell_arm", &self.doorbell_arm),
             ("doorbell_disarm", &self.doorbell_disarm),
             ("doorbell_ring", &self.doorbell_ring),
@@ -212,7 +227,7 @@ const OLD: &str = "picked as materialized (
 )";
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 15] = [
+const FRAGMENTS: [(&str, &str); 17] = [
     // The audit table's line of a change; none if nothing was changed.
     (
         "{noted}",
@@ -275,12 +290,23 @@ returning {claimed}",
         "row.id = given.id and row.locked_by = given.worker and row.attempts = given.attempt and (row.status = 'processing') is true \
          and given.attempt between 0 and 2147483647",
     ),
+    // No earlier row of the same key is open. The planner counts what this costs for every row that it expects, so it is
+    // made to expect few.
+    (
+        "{in_turn}",
+        "(mine.key is null or not exists (
+      select from {table} as earlier
+      where earlier.namespace = mine.namespace and earlier.key = mine.key and earlier.seq < mine.seq
+        and earlier.status in ('pending', 'processing')))
+      and mine.seq between (select 0::bigint) and (select 9223372036854775807)",
+    ),
     (
         "{in_scope}",
         "($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant_id = $2::uuid)",
     ),
     ("{suspect}", "attempts >= least({suspect_after}, coalesce(max_attempts, $3::int) - 1)"),
     ("{size}", "pg_column_size(payload) + coalesce(octet_length(payload_bytes), 0)"),
+    ("{size_of_row}", "pg_column_size(row.payload) + coalesce(octet_length(row.payload_bytes), 0)"),
     ("{tenant}", "coalesce(tenant_id, '00000000-0000-0000-0000-000000000000')"),
     (
         "{claimed}",
@@ -324,6 +350,7 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
         ("{lanes_per_claim}", LANES_PER_CLAIM.to_string()),
+        ("{longest_run}", LONGEST_RUN.to_string()),
     ];
     let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));
     fill(template, own.iter().copied().chain(FRAGMENTS).chain(values))

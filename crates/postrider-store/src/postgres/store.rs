@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::store::{
-    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Purge, Release, Scope, Settled,
-    Stats, Store, StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Order, Purge, Release, Scope,
+    Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments, Encode, PgPool, Postgres, Row, Type};
@@ -201,10 +201,13 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let sql = match &request.order {
-            ClaimOrder::Due => &self.statements.claim,
-            ClaimOrder::Fair { .. } => &self.statements.claim_fair,
-            ClaimOrder::Suspects => &self.statements.claim_suspects,
+        let sql = match (&request.order, request.waits) {
+            (ClaimOrder::Due, Order::None) => &self.statements.claim,
+            (ClaimOrder::Due, Order::Key) => &self.statements.claim_ordered,
+            (ClaimOrder::Fair { .. }, Order::None) => &self.statements.claim_fair,
+            (ClaimOrder::Fair { .. }, Order::Key) => &self.statements.claim_fair_ordered,
+            (ClaimOrder::Suspects, Order::None) => &self.statements.claim_suspects,
+            (ClaimOrder::Suspects, Order::Key) => &self.statements.claim_suspects_ordered,
         };
         let arguments = scoped(&request.scope, |bound| {
             bound
@@ -227,7 +230,7 @@ impl Store for PostgresStore {
             ClaimOrder::Fair { .. } => last_lane(&rows),
             _ => Ok(None),
         };
-        let messages = claimed(&rows, request.worker);
+        let messages = claimed(&rows, request.worker, request.waits);
         let failed = |error| for_relay("claim", error);
         Ok(Claimed { messages: messages.map_err(failed)?, last_lane: last_lane.map_err(failed)? })
     }
@@ -332,13 +335,14 @@ impl Store for PostgresStore {
     }
 
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
-        let rows = self.runner.fetch("next_due", &self.statements.next_due, scoped(scope, |_| {})).await?;
-        let row = only("next_due", &rows)?;
-        let read = || {
-            let (due_at, now): (Option<Micros>, Micros) = (row.try_get(0)?, row.try_get(1)?);
-            Ok(due_at.map(|due_at| due_at.since(now)))
-        };
-        read().map_err(|error| for_relay("next_due", error))
+        until(&self.runner.fetch("next_due", &self.statements.next_due, scoped(scope, |_| {})).await?)
+    }
+
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        let arguments = scoped(scope, |bound| {
+            bound.add(micros(since));
+        });
+        until(&self.runner.fetch("next_due", &self.statements.next_coming, arguments).await?)
     }
 
     async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
@@ -348,6 +352,16 @@ impl Store for PostgresStore {
     async fn ring(&self, _scope: &Scope) -> Result<(), StoreError> {
         self.runner.ring(&self.statements.doorbell_ring, "").await
     }
+}
+
+/// How long until the time that a statement answered, which also says what time it is.
+fn until(rows: &[PgRow]) -> Result<Option<Duration>, StoreError> {
+    let row = only("next_due", rows)?;
+    let read = || {
+        let (due_at, now): (Option<Micros>, Micros) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(due_at.map(|due_at| due_at.since(now)))
+    };
+    read().map_err(|error| for_relay("next_due", error))
 }
 
 pub(super) fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {

@@ -13,9 +13,14 @@ use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
 /// A version is the same thing on every database, so there is no second one here: SQLite has no functions for producers.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/sqlite/migrations/0001_outbox.sql") },
     Migration { version: 3, name: "audit", template: include_str!("../../sql/sqlite/migrations/0003_audit.sql") },
+    Migration {
+        version: 4,
+        name: "order_by_key",
+        template: include_str!("../../sql/sqlite/migrations/0004_order_by_key.sql"),
+    },
 ];
 
 /// The version of the schema that this library writes and reads.

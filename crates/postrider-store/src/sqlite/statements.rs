@@ -5,7 +5,7 @@
 //! numbered; the thousands of a list are not, because a numbered one is looked up among all of them.
 
 use postrider_core::operate::REPLAYED;
-use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
+use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN, SUSPECT_AFTER};
 
 use crate::LANES_PER_CLAIM;
 use crate::names::Names;
@@ -102,6 +102,9 @@ pub struct StoreStatements {
     pub claim_fair: Step,
     pub claim_picked: Step,
     pub claim_suspects: Step,
+    pub claim_ordered: Step,
+    pub claim_fair_ordered: Step,
+    pub claim_suspects_ordered: Step,
     pub extend: Padded,
     pub ack: Padded,
     pub ack_delete: Padded,
@@ -116,6 +119,7 @@ pub struct StoreStatements {
     pub purge_dead: Step,
     pub stats: Sql,
     pub next_due: Sql,
+    pub next_coming: Sql,
     pub doorbell_arm: Sql,
     pub doorbell_version: Sql,
     pub doorbell_look: Sql,
@@ -146,8 +150,14 @@ impl StoreStatements {
         let count_purge = |word| finished(include_str!("../../sql/sqlite/count_purge.sql"), word).into();
         let leased = |template, columns| Padded::render(&text(template), columns);
         let lanes = [next_lane("?6", "?7", "?8"), next_lane("last.namespace", "last.topic", "last.tenant")];
-        let lanes = [("{next_lane_first}", &*lanes[0]), ("{next_lane}", &*lanes[1])];
-        let claim_fair = render(names, include_str!("../../sql/sqlite/claim_fair.sql"), &lanes);
+        let claim_fair = |in_turn| {
+            let own = [("{and_in_turn}", in_turn), ("{next_lane_first}", &*lanes[0]), ("{next_lane}", &*lanes[1])];
+            Step::new(render(names, include_str!("../../sql/sqlite/claim_fair.sql"), &own))
+        };
+        let claim_suspects = |alias, in_turn| {
+            let own = [("{as_mine}", alias), ("{and_in_turn}", in_turn)];
+            Step::new(render(names, include_str!("../../sql/sqlite/claim_suspects.sql"), &own))
+        };
         Self {
             begin: sql(include_str!("../../sql/sqlite/begin.sql")),
             clock_advance: sql(include_str!("../../sql/sqlite/clock_advance.sql")),
@@ -158,9 +168,12 @@ impl StoreStatements {
             look: look("not {suspect}"),
             look_suspects: look("{suspect}"),
             claim: step(include_str!("../../sql/sqlite/claim.sql")),
-            claim_fair: Step::new(claim_fair),
+            claim_fair: claim_fair(""),
+            claim_ordered: step(include_str!("../../sql/sqlite/claim_ordered.sql")),
+            claim_fair_ordered: claim_fair(&IN_TURN.replace("mine.", "head.")),
+            claim_suspects_ordered: claim_suspects(" as mine", IN_TURN),
             claim_picked: step(include_str!("../../sql/sqlite/claim_picked.sql")),
-            claim_suspects: step(include_str!("../../sql/sqlite/claim_suspects.sql")),
+            claim_suspects: claim_suspects("", ""),
             extend: leased(include_str!("../../sql/sqlite/extend.sql"), 4),
             ack: leased(include_str!("../../sql/sqlite/ack.sql"), 4),
             ack_delete: leased(include_str!("../../sql/sqlite/ack_delete.sql"), 4),
@@ -175,6 +188,7 @@ impl StoreStatements {
             purge_dead: purge("dead"),
             stats: sql(include_str!("../../sql/sqlite/stats.sql")),
             next_due: sql(include_str!("../../sql/sqlite/next_due.sql")),
+            next_coming: sql(include_str!("../../sql/sqlite/next_coming.sql")),
             doorbell_arm: sql(include_str!("../../sql/sqlite/doorbell_arm.sql")),
             doorbell_version: sql(include_str!("../../sql/sqlite/doorbell_version.sql")),
             doorbell_look: sql(include_str!("../../sql/sqlite/doorbell_look.sql")),
@@ -207,6 +221,9 @@ impl StoreStatements {
             ("claim_fair", &self.claim_fair.open),
             ("claim_picked", &self.claim_picked.open),
             ("claim_suspects", &self.claim_suspects.open),
+            ("claim_ordered", &self.claim_ordered.open),
+            ("claim_fair_ordered", &self.claim_fair_ordered.open),
+            ("claim_suspects_ordered", &self.claim_suspects_ordered.open),
             ("sweep_look", &self.sweep_look),
             ("sweep", &self.sweep.open),
             ("purge_delivered_look", &self.purge_delivered_look),
@@ -215,6 +232,7 @@ impl StoreStatements {
             ("purge_dead", &self.purge_dead.open),
             ("stats", &self.stats),
             ("next_due", &self.next_due),
+            ("next_coming", &self.next_coming),
             ("doorbell_look", &self.doorbell_look),
             ("overview", &self.overview),
             ("overview_delivered", &self.overview_delivered),
@@ -242,8 +260,15 @@ impl StoreStatements {
     }
 }
 
+/// No earlier row of the same key is open.
+const IN_TURN: &str = " and (mine.key is null or not exists (
+      select 1 from {table} as earlier
+      where earlier.namespace = mine.namespace and earlier.key = mine.key and earlier.seq < mine.seq
+        and earlier.status in ('pending', 'processing')))";
+
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 19] = [
+const FRAGMENTS: [(&str, &str); 20] = [
+    ("{and_in_turn}", IN_TURN),
     // An operator's filter: ?1 namespaces, ?2 tenant, ?3 topic, ?4 key, ?5 ids (a JSON array), ?6 since, ?7 until, ?8 part
     // of the error, all or null. The times are compared with in any case, so that they bound the walk through the index.
     (
@@ -361,6 +386,7 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
         ("{lanes_per_claim}", LANES_PER_CLAIM.to_string()),
+        ("{longest_run}", LONGEST_RUN.to_string()),
     ];
     let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));
     fill(template, own.iter().copied().chain(FRAGMENTS).chain(values))

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, LARGEST_CLAIM, Nack, Purge, Release,
-    Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, LARGEST_CLAIM, Nack, Order, Purge,
+    Release, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection, Row, SqlitePool};
@@ -231,7 +231,11 @@ impl SqliteStore {
         let mut bound = request_bound(request, writing.now);
         let (namespace, topic) = after.as_ref().map_or(("", ""), |lane| (&lane.namespace, &lane.topic));
         bound.add(namespace.to_owned()).add(topic.to_owned()).add(after.as_ref().map(|lane| lane.tenant.hyphenated()));
-        let rows = writing.run(&statements.claim_fair, &mut bound).await.map_err(failed)?;
+        let step = match request.waits {
+            Order::None => &statements.claim_fair,
+            Order::Key => &statements.claim_fair_ordered,
+        };
+        let rows = writing.run(step, &mut bound).await.map_err(failed)?;
         let pick = pick_fair(&rows, request).map_err(failed)?;
         if pick.numbers.is_empty() {
             writing.commit().await.map_err(failed)?;
@@ -370,10 +374,17 @@ impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         let look = self.look(request).await?;
         let statements = &self.runner.statements;
+        let ordered = request.waits == Order::Key;
         let step = match &request.order {
-            ClaimOrder::Due if look.expired || !look.due.is_empty() => &statements.claim,
+            ClaimOrder::Due if look.expired || !look.due.is_empty() => match ordered {
+                false => &statements.claim,
+                true => &statements.claim_ordered,
+            },
             ClaimOrder::Fair { .. } if !look.due.is_empty() => return self.claim_fair(request).await,
-            ClaimOrder::Suspects if look.expired => &statements.claim_suspects,
+            ClaimOrder::Suspects if look.expired => match ordered {
+                false => &statements.claim_suspects,
+                true => &statements.claim_suspects_ordered,
+            },
             _ => return Ok(Claimed::default()),
         };
         let failed = |error| for_relay("claim", error);
@@ -483,6 +494,16 @@ impl Store for SqliteStore {
             bound.scope(scope);
         };
         let rows = self.runner.read("next_due", &self.runner.statements.next_due, bind).await?;
+        let due_at: Option<i64> = only("next_due", &rows)?.try_get(0).map_err(|error| for_relay("next_due", error))?;
+        let now = self.runner.clock.now_micros();
+        Ok(due_at.map(|due_at| between(now, due_at)))
+    }
+
+    async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        let bind = |bound: &mut Bound, now: i64| {
+            bound.scope(scope).add(ago(now, since));
+        };
+        let rows = self.runner.read("next_due", &self.runner.statements.next_coming, bind).await?;
         let due_at: Option<i64> = only("next_due", &rows)?.try_get(0).map_err(|error| for_relay("next_due", error))?;
         let now = self.runner.clock.now_micros();
         Ok(due_at.map(|due_at| between(now, due_at)))

@@ -24,6 +24,8 @@ pub mod operate;
 #[allow(missing_docs)] // the names are the promises
 pub mod order;
 #[allow(missing_docs)] // the names are the promises
+pub mod order_by_key;
+#[allow(missing_docs)] // the names are the promises
 pub mod outbox;
 #[allow(missing_docs)] // the names are the promises
 pub mod retain;
@@ -87,6 +89,23 @@ macro_rules! conformance {
             r24_a_fair_claim_keeps_to_its_scope
             r24_a_fair_claim_of_nothing_answers_nothing
             r24_a_fair_claim_leaves_delayed_and_spent_rows
+        }
+        $crate::conformance_tests! { $harness, order_by_key,
+            r59_a_head_in_backoff_holds_up_its_key_and_nobody_else
+            r59_the_run_of_a_key_is_claimed_at_once_and_in_order
+            r59_the_run_of_a_key_is_bounded
+            r59_a_run_ends_before_a_row_that_may_not_be_claimed
+            r59_a_claim_that_is_cut_short_keeps_the_first_of_a_key
+            r60_when_the_lease_of_a_run_is_over_it_is_claimed_from_its_head
+            r61_a_dead_head_is_skipped
+            r61_a_replayed_message_goes_out_late_and_before_what_still_waits
+            r59_followers_that_are_released_wait_for_their_head
+            r59_a_fair_claim_takes_the_first_of_a_key
+            r59_suspects_are_claimed_from_the_head_of_their_key
+            r59_a_scope_does_not_change_what_a_message_waits_for
+            r59_thousands_of_followers_starve_nobody
+            r59_what_waits_for_its_key_is_not_coming_by_itself
+            r60_claimers_at_the_same_time_never_split_a_key
         }
         $crate::conformance_tests! { $harness, suspects,
             r21_one_crash_does_not_make_a_row_suspect

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider::operate::{Change, Filter};
-use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Purge, Release, Scope};
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Order, Purge, Release, Scope};
 use postrider::store::{Delivered, Finished};
 use postrider::{ClaimedMessage, Lease, Message, Settled, Store};
 use uuid::Uuid;
@@ -41,6 +41,7 @@ pub fn request(worker: Uuid) -> ClaimRequest {
         lease: LEASE,
         max_attempts: MAX_ATTEMPTS,
         order: ClaimOrder::Due,
+        waits: Order::None,
     }
 }
 

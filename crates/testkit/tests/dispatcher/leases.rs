@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use postrider::state::State;
-use postrider::store::{ClaimOrder, ClaimRequest, Store};
+use postrider::store::{ClaimOrder, ClaimRequest, Order, Store};
 use postrider::{Dispatcher, MemoryStore, Scope};
 use uuid::Uuid;
 
 use crate::scene::{Recorder, Running, enqueue, message, row, until};
 
-fn steal(limit: u32, lease: Duration) -> ClaimRequest {
+pub(crate) fn steal(limit: u32, lease: Duration) -> ClaimRequest {
     ClaimRequest {
         scope: Scope::all(),
         worker: Uuid::from_u128(7),
@@ -18,6 +18,7 @@ fn steal(limit: u32, lease: Duration) -> ClaimRequest {
         lease,
         max_attempts: 10,
         order: ClaimOrder::Due,
+        waits: Order::None,
     }
 }
 

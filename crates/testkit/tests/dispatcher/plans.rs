@@ -1,18 +1,26 @@
 //! Every statement is prepared on the real server, and no plan reads the whole table.
 
-use postrider::Names;
+use std::time::{Duration, Instant};
+
 use postrider::postgres::statements::{EnqueueStatements, StoreStatements};
+use postrider::store::{ClaimRequest, Order};
+use postrider::{Names, Store};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 
+use crate::leases::steal;
 use crate::scene::OnPostgres;
 
 /// Statements that run while messages flow, with the types of their parameters' nulls left to the server.
-const HOT: [&str; 15] = [
+const HOT: [&str; 19] = [
     "claim",
     "claim_fair",
     "claim_suspects",
+    "claim_ordered",
+    "claim_fair_ordered",
+    "claim_suspects_ordered",
     "sweep",
     "next_due",
+    "next_coming",
     "ack",
     "ack by id",
     "ack_delete",
@@ -37,7 +45,7 @@ async fn every_statement_can_be_prepared() {
         ("enqueue_many with dedupe keys", &producer.enqueue_many.deduplicating),
         ("enqueue_find", &producer.enqueue_find),
     ]);
-    assert_eq!(all.len(), 40);
+    assert_eq!(all.len(), 44);
     for (name, sql) in all {
         assert!(!sql.contains('{') || sql.contains("'{}'"), "{name} has a placeholder left:\n{sql}");
         let prepared = scene.pool.prepare(AssertSqlSafe(sql.to_owned()).into_sql_str()).await;
@@ -118,4 +126,34 @@ async fn s21_no_operator_s_plan_reads_delivered_rows() {
             }
         }
     }
+}
+
+/// A claim finds the first row of a key by an index, however many wait behind it and however many came before it.
+#[tokio::test]
+async fn r59_a_claim_passes_over_10_000_messages_that_wait_for_their_key() {
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, key, payload, status, attempts, delivered_at)
+        select 'shop', 'order', 'stuck', '{}', 'delivered', 1, now() from generate_series(1, 50000);
+        insert into outbox_messages (namespace, topic, key, payload, next_attempt_at)
+        values ('shop', 'order', 'stuck', '{}', now() + interval '1 hour');
+        insert into outbox_messages (namespace, topic, key, payload)
+        select 'shop', 'order', 'stuck', '{}' from generate_series(1, 10000);
+        insert into outbox_messages (namespace, topic, key, payload)
+        select 'shop', 'order', 'key ' || n % 20000, '{}' from generate_series(1, 40000) as n";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    check(generic_plans(&scene, &HOT).await);
+    sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
+    check(generic_plans(&scene, &HOT).await);
+    let request = ClaimRequest { waits: Order::Key, ..steal(500, Duration::from_secs(60)) };
+    let mut longest = Duration::ZERO;
+    for round in 0..8 {
+        let begun = Instant::now();
+        let claimed = scene.store.claim(&request).await.expect("the store claims").messages;
+        if round > 0 {
+            longest = longest.max(begun.elapsed());
+        }
+        assert_eq!(claimed.len(), 500);
+        assert!(claimed.iter().all(|message| message.key.as_deref() != Some("stuck")));
+    }
+    assert!(longest < Duration::from_secs(1), "a claim took {longest:?}");
 }

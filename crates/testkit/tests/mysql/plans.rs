@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider::mysql::statements::{EnqueueStatements, StoreStatements};
 use postrider::operate::{Change, Filter};
-use postrider::store::{ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Purge, Scope};
+use postrider::store::{ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Order, Purge, Scope};
 use postrider::{Names, Operator, Store};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 use uuid::Uuid;
@@ -136,5 +136,25 @@ async fn check(scene: &OnMySql, analyzed: bool) {
     }
     for (verb, count) in counts {
         assert!(count < 150, "{verb} read {count} rows, analyzed {analyzed}");
+    }
+}
+
+#[tokio::test]
+async fn r59_a_claim_with_order_per_key_reads_a_few_rows_for_each_of_its_own() {
+    let scene = OnMySql::with(|options| options.max_connections(1)).await;
+    fill(&scene, 20_000).await;
+    scene.execute("update outbox_messages set `key` = concat('key ', seq mod 5000) where status = 'pending'").await;
+    scene.execute("update outbox_messages set `key` = 'key 1' where status = 'delivered'").await;
+    for analyzed in [false, true] {
+        if analyzed {
+            scene.execute("analyze table outbox_messages").await;
+        }
+        let orders = [ClaimOrder::Due, ClaimOrder::Fair { after: None }];
+        for order in orders {
+            let ten = ClaimRequest { limit: 10, waits: Order::Key, order, ..request() };
+            let (count, claimed) = reads(&scene, scene.store.claim(&ten)).await;
+            assert_eq!(claimed.expect("claimed").messages.len(), 10);
+            assert!(count < 250, "{:?} read {count} rows, analyzed {analyzed}", ten.order);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::operate::{Change, Filter};
-use postrider::store::{ClaimOrder, ClaimRequest, Scope};
+use postrider::store::{ClaimOrder, ClaimRequest, Order, Scope};
 use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, MySqlStore, Names, Store};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
@@ -89,6 +89,7 @@ pub fn request() -> ClaimRequest {
         lease: LEASE,
         max_attempts: 10,
         order: ClaimOrder::Due,
+        waits: Order::None,
     }
 }
 

@@ -12,7 +12,7 @@ async fn s01_words_of_sql_are_ordinary_names() -> Result<()> {
         [("select", "from_", "table"), ("user", "null", "order"), ("_", "_", "_"), ("row", "row", "row")]
     {
         let store = PostgresStore::new(pool.clone(), Names::new(schema, prefix, table)?);
-        assert_eq!(store.migrate().await?, [1, 2, 3], "{schema}.{table}");
+        assert_eq!(store.migrate().await?, [1, 2, 3, 4], "{schema}.{table}");
         let outbox = store.outbox();
         let mut transaction = pool.begin().await?;
         for _ in 0..2 {

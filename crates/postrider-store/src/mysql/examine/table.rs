@@ -17,12 +17,13 @@ const KEYS: [(&str, &str, &str, &str); 4] = [
 ];
 
 /// The ending of each index, whether it is unique, and its columns.
-const INDEXES: [(&str, bool, &str); 5] = [
+const INDEXES: [(&str, bool, &str); 6] = [
     ("id_idx", true, "id"),
     ("dedupe_idx", true, "dedupe_key,namespace,topic"),
     ("due_idx", false, "status,namespace,next_attempt_at"),
     ("lane_idx", false, "status,namespace,topic,tenant_id,next_attempt_at"),
     ("lease_idx", false, "status,locked_until,updated_at"),
+    ("key_idx", false, "status,namespace,key"),
 ];
 
 pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Vec<Finding>, sqlx::Error> {
@@ -84,7 +85,8 @@ async fn indexes(connection: &mut MySqlConnection, store: &MySqlStore) -> Result
     for (suffix, unique, columns) in INDEXES {
         let name = format!("{}_{suffix}", store.names.table());
         let kind = if unique { "unique key" } else { "key" };
-        let add = format!("add {kind} {name} ({columns})");
+        let quoted = columns.split(',').map(|column| format!("`{column}`")).collect::<Vec<_>>().join(", ");
+        let add = format!("add {kind} {name} ({quoted})");
         match found.iter().find(|(found, ..)| *found == name) {
             None => findings.push(Finding::problem(
                 NAME,

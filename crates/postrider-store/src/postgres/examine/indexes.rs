@@ -20,7 +20,7 @@ struct Expected {
 
 const PENDING: Option<&str> = Some("(status = 'pending'::text)");
 
-const EXPECTED: [Expected; 6] = [
+const EXPECTED: [Expected; 7] = [
     Expected {
         suffix: "pkey",
         unique: true,
@@ -58,6 +58,14 @@ const EXPECTED: [Expected; 6] = [
         predicate: Some("(status = 'processing'::text)"),
         text: "(locked_until) where status = 'processing'",
         purpose: "leases that ran out are found by it",
+    },
+    Expected {
+        suffix: "key_idx",
+        unique: false,
+        columns: &["namespace", "key", "seq"],
+        predicate: Some("((status = ANY (ARRAY['pending'::text, 'processing'::text])) AND (key IS NOT NULL))"),
+        text: "(namespace, key, seq) where status in ('pending', 'processing') and key is not null",
+        purpose: "claims with order per key find by it what a message waits for",
     },
     Expected {
         suffix: "finished_idx",

@@ -1,0 +1,15 @@
+-- When the next row becomes eligible by the passing of time alone, of those that were not for longer than given.
+-- $1 namespaces or null for all, $2 tenant or null, $3 since µs
+-- Uses {name}_due_idx and {name}_lease_idx.
+with recursive {namespaces}
+select least(
+  (select min(row.due_at)
+   from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
+     select next_attempt_at as due_at from {table}
+     where status = 'pending' and namespace = wanted.namespace and ($2::uuid is null or tenant_id = $2::uuid)
+       and next_attempt_at >= now() - $3::bigint * interval '1 microsecond'
+     order by next_attempt_at limit 1) as row),
+  (select locked_until from {table}
+   where status = 'processing' and locked_until >= now() - $3::bigint * interval '1 microsecond' and {in_scope}
+   order by locked_until limit 1)
+) as due_at, now() as now

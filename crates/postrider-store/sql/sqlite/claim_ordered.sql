@@ -1,0 +1,61 @@
+-- Takes eligible rows under a lease with order per key: as claim.sql does, but of each key only the first that is not finished, and then what comes after it while there is room.
+-- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit, ?6 worker, ?7 lease µs, ?8 max bytes, ?9 namespaces with due rows (a JSON array), ?10 how many these are
+-- Uses {name}_lease_idx, {name}_due_idx and {name}_key_idx, then the rows' numbers.
+with expired as materialized (
+  select seq, {size} as size, locked_until, namespace, key
+  from {table} as mine
+  where status = 'processing' and locked_until < ?4
+    and attempts < coalesce(max_attempts, ?3) and not {suspect}
+    and {in_scope}{and_in_turn}
+  order by locked_until
+  limit ?5
+),
+due as materialized (
+  select row.seq, {row_size} as size, row.next_attempt_at, row.namespace, row.key
+  from json_each(?9) as wanted cross join {table} as row
+  where row.seq in (
+    select seq from {table} as mine
+    where status = 'pending' and namespace = wanted.value and next_attempt_at <= ?4
+      and attempts < coalesce(max_attempts, ?3)
+      and (?2 is null or tenant_id = ?2){and_in_turn}
+    order by next_attempt_at, seq
+    limit (select (?5 - count(*) + max(?10, 1) - 1) / max(?10, 1) from expired))
+),
+firsts as materialized (
+  select * from (
+    select *, sum(size) over (order by turn, since, seq rows unbounded preceding) - size as before
+    from (
+      select 1 as turn, seq, size, locked_until as since, namespace, key from expired
+      union all
+      select 2, seq, size, next_attempt_at, namespace, key from due))
+  where before < ?8
+  order by turn, since, seq
+  limit ?5
+),
+-- What comes after them, up to the first that may not be taken.
+runs as (
+  select seq, size, place, first, min(may) over (partition by first order by place) as ready
+  from (
+    select row.seq, {row_size} as size, first.seq as first, row_number() over (partition by first.seq order by row.seq) as place,
+      row.attempts < coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2)
+      and (row.status = 'pending' and row.next_attempt_at <= ?4 or row.status = 'processing' and row.locked_until < ?4 and not {suspect}) as may
+    from firsts as first cross join {table} as row
+    where (select count(*) from firsts) < ?5 and row.seq in (
+      select follower.seq from {table} as follower
+      where follower.namespace = first.namespace and follower.key = first.key and follower.seq > first.seq
+        and follower.status in ('pending', 'processing')
+      order by follower.seq
+      limit {longest_run} - 1))
+),
+picked as (
+  select seq from (
+    select *, sum(size) over (order by turn, place, since, seq rows unbounded preceding) - size as before
+    from (
+      select turn, 0 as place, seq, size, since from firsts
+      union all
+      select 3, place, seq, size, first from runs where ready))
+  where before < ?8
+  order by turn, place, since, seq
+  limit ?5
+)
+{take}

@@ -1,0 +1,112 @@
+//! Order per key in a claim: which candidates wait for none of their key, and what may be taken along with them.
+
+use std::collections::HashSet;
+
+use postrider_core::store::LONGEST_RUN;
+use sqlx::{MySqlConnection, Row};
+
+use super::claim::{Candidate, Claim};
+use super::run::fetch;
+use super::types::Bound;
+
+/// For how many keys a claim looks for more than their first row; each is a statement.
+const RUNS_PER_CLAIM: usize = 32;
+
+/// A row that is the first of its key, with others behind it.
+pub(super) struct Place {
+    seq: i64,
+    namespace: String,
+    key: Vec<u8>,
+}
+
+impl Claim<'_> {
+    /// Drops candidates that wait for an earlier row of their key, and answers those that others wait for.
+    ///
+    /// The statement that locked them has left out what it could, but it compares rows as they are with others as they
+    /// were when it began: a row that was committed meanwhile, and one of its key before it, would be taken for a first.
+    pub(super) async fn in_turn(
+        &self,
+        connection: &mut MySqlConnection,
+        picked: &mut Vec<Candidate>,
+    ) -> Result<Vec<Place>, sqlx::Error> {
+        let numbers: Vec<i64> = picked.iter().map(|row| row.seq).collect();
+        let (mut firsts, mut places) = (HashSet::new(), Vec::new());
+        for portion in numbers.chunks(self.statements.claim_turn.largest()) {
+            let Some((sql, portion)) = self.statements.claim_turn.padded(portion) else { continue };
+            let mut bound = Bound::default();
+            bound.rows(portion);
+            for row in fetch(connection, sql, bound).await? {
+                let seq = row.try_get(0)?;
+                firsts.insert(seq);
+                if row.try_get::<i64, _>(3)? != 0 {
+                    places.push(Place { seq, namespace: row.try_get(1)?, key: row.try_get(2)? });
+                }
+            }
+        }
+        picked.retain(|row| firsts.contains(&row.seq));
+        places.retain(|place| firsts.contains(&place.seq));
+        Ok(places)
+    }
+
+    /// Locks what comes after the first rows of their keys, as far as there is room, the second of each key before the
+    /// third of any.
+    pub(super) async fn runs(
+        &self,
+        connection: &mut MySqlConnection,
+        heads: &[Candidate],
+        places: Vec<Place>,
+    ) -> Result<Vec<Candidate>, sqlx::Error> {
+        let room = self.limit().saturating_sub(heads.len());
+        let length = room.min(LONGEST_RUN as usize - 1);
+        let mut found = Vec::new();
+        for place in places.iter().take(if length == 0 { 0 } else { RUNS_PER_CLAIM }) {
+            found.push(self.run_after(connection, place, length).await?);
+        }
+        let numbers: Vec<i64> = found.iter().flatten().map(|row| row.seq).collect();
+        let locked = self.follow(connection, &numbers).await?;
+        let mut runs: Vec<(usize, Candidate)> = Vec::new();
+        for run in found {
+            // One that somebody else has locked ends its run.
+            runs.extend(run.into_iter().take_while(|row| locked.contains(&row.seq)).enumerate());
+        }
+        runs.sort_by_key(|(place, _)| *place);
+        Ok(runs.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// What comes after a row, up to the first that may not be taken.
+    async fn run_after(
+        &self,
+        connection: &mut MySqlConnection,
+        place: &Place,
+        length: usize,
+    ) -> Result<Vec<Candidate>, sqlx::Error> {
+        let mut bound = Bound::default();
+        bound.add(self.request.max_attempts).tenant(self.within.tenant).add(self.request.max_attempts);
+        for _ in 0..2 {
+            bound.add(place.namespace.clone()).add(place.key.clone()).add(place.seq).count(length);
+        }
+        bound.count(length);
+        let mut run = Vec::new();
+        for row in fetch(connection, &self.statements.claim_run, bound).await? {
+            if row.try_get::<i64, _>(2)? == 0 {
+                break;
+            }
+            let size: i64 = row.try_get(1)?;
+            run.push(Candidate { seq: row.try_get(0)?, size: u64::try_from(size).unwrap_or(0), since: 0 });
+        }
+        Ok(run)
+    }
+
+    async fn follow(&self, connection: &mut MySqlConnection, numbers: &[i64]) -> Result<HashSet<i64>, sqlx::Error> {
+        let mut locked = HashSet::new();
+        for portion in numbers.chunks(self.statements.claim_follow.largest()) {
+            let Some((sql, portion)) = self.statements.claim_follow.padded(portion) else { continue };
+            let mut bound = Bound::default();
+            bound.rows(portion).add(self.request.max_attempts).add(self.request.max_attempts);
+            for row in fetch(connection, sql, bound).await? {
+                locked.insert(row.try_get(0)?);
+            }
+        }
+        Ok(locked)
+    }
+}
