@@ -9,10 +9,13 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
+//! | `kafka` | Apache Kafka, by an idempotent producer |
 
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod kind;
 pub mod problem;
 pub mod setting;
@@ -24,6 +27,8 @@ pub mod wire;
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaClient, KafkaConfig, KafkaSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
 pub use problem::ConfigProblem;
 #[cfg(feature = "stdout")]

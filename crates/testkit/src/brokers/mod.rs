@@ -1,0 +1,3 @@
+//! Brokers for the tests of sinks.
+
+pub mod kafka;
