@@ -46,7 +46,7 @@ fn message(at: usize) -> (Message, Expected) {
             (Message::json("shop", "order.placed", &large), json!(large).to_string().into_bytes())
         }
         0 => {
-            let body = json!({ "number": at, "text": "naïve 🍷 \u{0} \"quoted\"" });
+            let body = json!({ "number": at, "text": "naïve 🍷 \"quoted\"" });
             (Message::json("shop", "order.placed", &body), body.to_string().into_bytes())
         }
         1 => {
@@ -81,7 +81,8 @@ async fn python() -> String {
 async fn consume(scene: &Scene, count: usize) -> Vec<Read> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/kafka.py");
     let ended = Command::new(python().await)
-        .args([script, &scene.kafka.direct(), &scene.topic, &count.to_string(), "60"])
+        // The directory of the script is none of modules: its name is that of one.
+        .args(["-I", script, &scene.kafka.direct(), &scene.topic, &count.to_string(), "60"])
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()

@@ -171,7 +171,7 @@ async fn replies(
     let write = async {
         loop {
             let answer = tokio::select! {
-                Some(answer) = answers.recv() => link.changed(answer, std::mem::take(&mut first)),
+                Some(answer) = answers.recv() => link.changed(answer, &mut first),
                 Some(answer) = own.recv() => answer,
                 _ = silent.changed() => match lost && !*silent.borrow() {
                     true => return Ok(()),
@@ -192,9 +192,9 @@ async fn replies(
 }
 
 impl Link {
-    /// An answer with the advertised port in it. The first one on a connection is that of the versions of the API, to which
-    /// SASL is added if it is asked for.
-    fn changed(&self, mut answer: Vec<u8>, first: bool) -> Vec<u8> {
+    /// An answer with the advertised port in it. The first good one on a connection is that of the versions of the API,
+    /// to which SASL is added if it is asked for.
+    fn changed(&self, mut answer: Vec<u8>, first: &mut bool) -> Vec<u8> {
         let host = b"127.0.0.1";
         let told = |port: u16| [&host[..], &[0, 0], &port.to_be_bytes()].concat();
         let (upstream, advertised) = (told(self.upstream.port()), told(self.advertised));
@@ -204,7 +204,8 @@ impl Link {
             }
         }
         // Correlation, no error, the number of kinds in four bytes, and six bytes for each.
-        if first && self.credentials.is_some() && number(&answer, 4) == Some(0) {
+        if *first && self.credentials.is_some() && number(&answer, 4) == Some(0) {
+            *first = false;
             let kinds = [[0, 17, 0, 0, 0, 1], [0, 36, 0, 0, 0, 1]].concat();
             answer[9] += 2;
             answer.splice(10..10, kinds);
