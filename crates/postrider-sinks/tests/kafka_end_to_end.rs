@@ -103,7 +103,7 @@ async fn everything_arrives_byte_for_byte_at_a_python_consumer() {
     let producers = SqlitePool::connect_with(options).await.expect("the file opens");
 
     let mut config = scene.config();
-    config.compression = Compression::Lz4;
+    config.compression = Compression::Gzip;
     config.timeout = Duration::from_secs(8);
     let client = postrider_sinks::KafkaClient::new(&config).expect("a client");
     let sink = client.sink(scene.topic.parse().expect("a destination")).expect("a sink");

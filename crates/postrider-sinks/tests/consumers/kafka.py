@@ -25,7 +25,8 @@ def line(record):
 
 def main():
     broker, topic, count, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    consumer = KafkaConsumer(bootstrap_servers=broker, enable_auto_commit=False, auto_offset_reset="earliest")
+    # With no version it begins with a question that librdkafka's mock cluster does not answer in the form it expects.
+    consumer = KafkaConsumer(bootstrap_servers=broker, enable_auto_commit=False, api_version=(2, 3))
     partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
     consumer.assign(partitions)
     consumer.seek_to_beginning()
