@@ -14,6 +14,7 @@
 //! | `redis` | Redis Streams: one server or a cluster |
 //! | [`amqp`] | RabbitMQ, with publisher confirms |
 //! | [`sqs`], [`sns`] | Amazon's queues and topics |
+//! | `kafka` | Apache Kafka, by an idempotent producer |
 
 #[cfg(feature = "amqp")]
 pub mod amqp;
@@ -22,6 +23,8 @@ mod aws;
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod kind;
 #[cfg(feature = "nats")]
 pub mod nats;
@@ -49,6 +52,8 @@ pub use aws::AwsConfig;
 pub use format::Format;
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpConfig, HttpSink};
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaClient, KafkaConfig, KafkaSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
 #[cfg(feature = "nats")]
 pub use nats::{NatsClient, NatsConfig, NatsSink};

@@ -7,3 +7,5 @@ pub mod nats;
 pub mod rabbitmq;
 pub mod redis;
 pub mod venv;
+//! Brokers for the tests of sinks.
+pub mod kafka;
