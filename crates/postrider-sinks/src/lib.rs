@@ -9,12 +9,15 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
+//! | [`pubsub`] | Google Pub/Sub |
 
 pub mod format;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kind;
 pub mod problem;
+#[cfg(feature = "pubsub")]
+pub mod pubsub;
 pub mod setting;
 #[cfg(feature = "stdout")]
 pub mod stdout;
@@ -26,5 +29,7 @@ pub use format::Format;
 pub use http::{HttpClient, HttpConfig, HttpSink};
 pub use kind::{Binding, SinkClient, SinkConfig};
 pub use problem::ConfigProblem;
+#[cfg(feature = "pubsub")]
+pub use pubsub::{PubsubClient, PubsubConfig, PubsubSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};
