@@ -9,6 +9,7 @@ mod home;
 mod pid;
 mod port;
 
+pub mod brokers;
 pub mod checker;
 pub mod conformance;
 pub mod crash;

@@ -167,9 +167,9 @@ pub(super) fn service_account(key: &Secret) -> Result<Value, ConfigProblem> {
                     GOOGLE_APPLICATION_CREDENTIALS";
         return Err(problem(what));
     }
-    match ["client_email", "private_key", "private_key_id"].iter().all(|field| json[field].is_string()) {
+    match ["client_email", "private_key", "private_key_id", "project_id"].iter().all(|field| json[field].is_string()) {
         true => Ok(json),
-        false => Err(problem("client_email, private_key or private_key_id is missing; take the whole file of the key")),
+        false => Err(problem("a field is missing; take the whole file of the key")),
     }
 }
 
@@ -191,7 +191,8 @@ fn is_host_and_port(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const KEY: &str = r#"{"type":"service_account","client_email":"e","private_key":"canary","private_key_id":"i"}"#;
+    const KEY: &str =
+        r#"{"type":"service_account","client_email":"e","private_key":"canary","private_key_id":"i","project_id":"p"}"#;
 
     fn problems(change: impl FnOnce(&mut PubsubConfig)) -> Vec<String> {
         let mut config = PubsubConfig::default();

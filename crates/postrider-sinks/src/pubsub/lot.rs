@@ -89,9 +89,7 @@ impl<'a> Trip<'a> {
                 settled.extend(request.iter().map(|entry| (entry.at, waits())));
                 continue;
             }
-            // An earlier call may have been dropped before it could do this.
-            publisher.resume_publish(&*lot.key);
-            let answers = self.send(publisher, request).await;
+            let answers = self.send_resumed(publisher, &lot.key, request).await;
             let refused = answers.iter().position(|answer| *answer == Answer::Refused).unwrap_or(request.len());
             for (entry, answer) in request[..refused].iter().zip(answers) {
                 let Answer::Is(outcome) = answer else { continue };
@@ -100,7 +98,6 @@ impl<'a> Trip<'a> {
             }
             settled.extend(self.one_by_one(lot, &request[refused..], &mut goes_on).await);
         }
-        publisher.resume_publish(&*lot.key);
         settled
     }
 
@@ -124,15 +121,24 @@ impl<'a> Trip<'a> {
 
     /// Sends a message alone, so that what is answered is meant for it.
     async fn alone(&self, lot: &Lot, publisher: &Publisher, entry: &Entry) -> Outcome {
-        let mut answers = self.send(publisher, std::slice::from_ref(entry)).await;
+        let mut answers = self.send_resumed(publisher, &lot.key, std::slice::from_ref(entry)).await;
         match answers.pop() {
             Some(Answer::Is(outcome)) => outcome,
-            Some(Answer::Refused) => {
-                publisher.resume_publish(&*lot.key);
-                refused_alone()
-            }
+            Some(Answer::Refused) => refused_alone(),
             None => no_time(),
         }
+    }
+
+    /// Sends messages of a key, whatever was before. After a failure the publisher takes nothing of the key until it is
+    /// resumed; and because it tells of the failure before it stops, the first time may have been too early.
+    async fn send_resumed(&self, publisher: &Publisher, key: &str, request: &[Entry]) -> Vec<Answer> {
+        publisher.resume_publish(key);
+        let answers = self.send(publisher, request).await;
+        if answers.iter().any(|answer| *answer != Answer::Is(waits())) {
+            return answers;
+        }
+        publisher.resume_publish(key);
+        self.send(publisher, request).await
     }
 
     /// Sends messages as one request; one answer each.

@@ -119,7 +119,10 @@ fn of_code(code: Code) -> Outcome {
 
 /// Whether an error says that the service cannot be reached.
 pub(super) fn is_away(error: &Error) -> bool {
-    error.is_connect() || error.is_io() || error.is_timeout() || code(error) == Some(Code::Unavailable)
+    match code(error) {
+        Some(code) => code == Code::Unavailable,
+        None => !error.is_authentication() && !error.is_serialization(),
+    }
 }
 
 #[cfg(test)]

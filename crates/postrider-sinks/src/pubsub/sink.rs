@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use google_cloud_gax::error::rpc::Code;
 use postrider_core::{ClaimedMessage, Destination, Outcome, Sink};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::client::{Connection, PubsubClient, Shared};
 use super::config::PubsubConfig;
@@ -123,9 +123,9 @@ impl Sink for PubsubSink {
 
     /// Whether the service answers; a fixed topic must be there, as far as we may know that.
     async fn ready(&self) -> Result<(), String> {
-        let limit = self.shared.config.connect_timeout;
+        let deadline = Instant::now() + self.shared.config.connect_timeout;
         let connection = self.shared.connection().await?;
-        match timeout(limit, self.ask(&connection)).await {
+        match timeout_at(deadline, self.ask(&connection)).await {
             Ok(answer) => answer,
             Err(_) => {
                 self.shared.forget(&connection).await;
