@@ -55,7 +55,7 @@ fn message(at: usize) -> (Message, Expected) {
             (Message::json("shop", "order.placed", &large), json!(large).to_string().into_bytes())
         }
         0 => {
-            let body = json!({ "number": at, "text": "naïve 🍷 \u{0} \"quoted\"" });
+            let body = json!({ "number": at, "text": "naïve 🍷 \t \"quoted\"" });
             (Message::json("shop", "order.placed", &body), body.to_string().into_bytes())
         }
         1 => {

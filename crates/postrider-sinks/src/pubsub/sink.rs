@@ -73,6 +73,7 @@ impl PubsubSink {
         lots
     }
 
+    /// Google's client does this by REST, on a connection of its own.
     async fn ask(&self, connection: &Connection) -> Result<(), String> {
         let fixed = self.topics.fixed();
         let topic = fixed.clone().unwrap_or_else(|| self.topics.any());
