@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(emulator(&config, variable()), config.emulator);
         for change in [
             |c: &mut PubsubConfig| c.endpoint = Some("https://x.example".into()),
-            |c| c.credentials = Some(Secret::new(KEY)),
+            |c: &mut PubsubConfig| c.credentials = Some(Secret::new(KEY)),
         ] {
             let mut config = PubsubConfig::default();
             change(&mut config);
@@ -271,7 +271,8 @@ mod tests {
     fn unknown_fields_are_refused_and_no_secret_is_shown() {
         let read = serde_json::from_str::<PubsubConfig>;
         let text = serde_json::json!({ "project": "home", "timeout": "6s", "ordering": true, "credentials": KEY });
-        let config = read(&text.to_string()).expect("good");
+        let text = text.to_string();
+        let config = read(&text).expect("good");
         assert_eq!((config.timeout, config.ordering, config.problems()), (Duration::from_secs(6), true, vec![]));
         assert!(read(r#"{"topic": "x"}"#).expect_err("unknown").to_string().contains("topic"));
         let shown = format!("{config:?} {}", serde_json::to_string(&config).expect("it can be shown"));
