@@ -15,6 +15,7 @@
 //! | [`amqp`] | RabbitMQ, with publisher confirms |
 //! | [`sqs`], [`sns`] | Amazon's queues and topics |
 //! | `kafka` | Apache Kafka, by an idempotent producer |
+//! | [`pubsub`] | Google Pub/Sub |
 
 #[cfg(feature = "amqp")]
 pub mod amqp;
@@ -33,6 +34,8 @@ pub mod problem;
 pub mod provider;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "pubsub")]
+pub mod pubsub;
 pub mod setting;
 #[cfg(feature = "sns")]
 pub mod sns;
@@ -64,5 +67,7 @@ pub use provider::{Adapter, ProviderConfig, ProviderSink};
 pub use sns::{SnsClient, SnsConfig, SnsSink};
 #[cfg(feature = "sqs")]
 pub use sqs::{SqsClient, SqsConfig, SqsSink};
+#[cfg(feature = "pubsub")]
+pub use pubsub::{PubsubClient, PubsubConfig, PubsubSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};

@@ -9,3 +9,5 @@ pub mod redis;
 pub mod venv;
 //! Brokers for the tests of sinks.
 pub mod kafka;
+//! Brokers: one module each, with a server for tests and a plain client that reads from it.
+pub mod pubsub;
