@@ -159,10 +159,6 @@ mod fifo {
     testkit::sink_conformance!(OnMoto<true>);
 }
 
-fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
-    outcomes.iter().map(Outcome::kind).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_there_is_told_apart_from_no_answer() {
     let _turn = TURNS.read().await;

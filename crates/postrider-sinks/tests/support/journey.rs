@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use postrider_core::{Dispatcher, Message, Outbox, Sink};
-use postrider_store::{Names, PostgresStore};
+use postrider_core::{Dispatcher, Message, Sink};
+use postrider_store::{Names, Outbox, PostgresStore};
 use serde_json::{Value, json};
 use testkit::brokers::moto::python;
 use uuid::Uuid;
@@ -77,7 +77,7 @@ pub async fn journey(sink: Arc<dyn Sink>, count: usize, large: usize, script: &s
     let running = tokio::spawn(dispatcher.run(stop.clone()));
     let lines = consume(script, arguments, count).await;
     stop.cancel();
-    running.await.expect("it ended");
+    assert_eq!(running.await.expect("it ended").abandoned, 0);
     for line in &lines {
         let id: Uuid = line["id"].as_str().expect("an id").parse().expect("an id");
         let wanted = expected.get(&id).expect("one of ours");
