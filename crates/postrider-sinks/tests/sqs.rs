@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const LIMIT: usize = 1_048_576;
 
-/// Tests share the server; one that stops it waits until it has it alone.
-static TURNS: RwLock<()> = RwLock::const_new(());
+/// Tests share the server, two at a time because it is slow; one that stops it waits until it has it alone.
+static TURNS: RwLock<()> = RwLock::const_with_max_readers((), 2);
 
 #[allow(dead_code)] // they are held, not read
 enum Turn {
@@ -49,7 +49,7 @@ impl<const FIFO: bool> Broker for OnMoto<FIFO> {
         let proxy = Proxy::start(([127, 0, 0, 1], moto.port()).into()).await.expect("a proxy");
         let mut config = config(proxy.port());
         // Of a group one message is sent after the other.
-        config.max_batch = if FIFO { 20 } else { 100 };
+        config.max_batch = if FIFO { 5 } else { 100 };
         let client = SqsClient::new(&config).expect("a client");
         let name = unique("conformance") + if FIFO { ".fifo" } else { "" };
         let queue = Queue::create(moto.port(), &name).await;

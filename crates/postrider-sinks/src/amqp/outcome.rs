@@ -18,6 +18,7 @@
 
 use std::time::Duration;
 
+use lapin::message::BasicReturnMessage;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::{Confirmation, Error, ErrorKind};
 use postrider_core::Outcome;
@@ -55,8 +56,10 @@ impl Unsent {
 /// What became of a message that was given to a channel.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The broker's word.
-    Confirmed(Confirmation),
+    /// The broker took it. With this came the id of a message that no queue was there for, which may be another one.
+    Taken(Option<String>),
+    /// The broker did not take it; the same came with it.
+    Nacked(Option<String>),
     /// Its headers do not fit into a frame, so it was not sent.
     Oversized,
     /// The channel was closed before the message was on it.
@@ -67,7 +70,35 @@ pub(super) enum Answer {
     Silent,
 }
 
+impl From<lapin::Result<Confirmation>> for Answer {
+    fn from(done: lapin::Result<Confirmation>) -> Self {
+        let id = |returned: Option<BasicReturnMessage>| {
+            returned.and_then(|message| message.properties.message_id().as_ref().map(|id| id.as_str().to_owned()))
+        };
+        match done {
+            Ok(Confirmation::Ack(returned)) => Self::Taken(id(returned)),
+            Ok(Confirmation::Nack(returned)) => Self::Nacked(id(returned)),
+            // Every channel is asked to confirm.
+            Ok(Confirmation::NotRequested) => Self::Silent,
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
 impl Answer {
+    /// Whether the broker has answered for the message itself.
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self, Self::Taken(_) | Self::Nacked(_))
+    }
+
+    /// The id of a message that came back, if this answer brought one.
+    pub(super) fn returned(&self) -> Option<String> {
+        match self {
+            Self::Taken(id) | Self::Nacked(id) => id.clone(),
+            _ => None,
+        }
+    }
+
     /// Whether the broker closed the channel because it does not take some message.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Failed(error) | Self::NotSent(error)
@@ -78,14 +109,9 @@ impl Answer {
     /// channel.
     pub(super) fn outcome(&self, returned: bool, alone: bool) -> Outcome {
         match self {
-            Self::Confirmed(_) if returned => Outcome::retry(NO_WAY),
-            Self::Confirmed(Confirmation::Ack(_)) => Outcome::Accepted,
-            Self::Confirmed(Confirmation::Nack(_)) => {
-                Outcome::retry("the broker refused it for now (nack): a queue is full or has failed")
-            }
-            Self::Confirmed(Confirmation::NotRequested) => {
-                Outcome::Unknown("the broker was not asked to confirm".into())
-            }
+            Self::Taken(_) | Self::Nacked(_) if returned => Outcome::retry(NO_WAY),
+            Self::Taken(_) => Outcome::Accepted,
+            Self::Nacked(_) => Outcome::retry("the broker refused it for now (nack): a queue is full or has failed"),
             Self::Oversized => {
                 Outcome::Unsendable("its headers are larger than a frame of the broker (frame_max)".into())
             }
@@ -165,16 +191,17 @@ mod tests {
 
     #[test]
     fn r51_r52_the_table_holds() {
-        use Answer::{Confirmed, Failed, NotSent, Oversized, Silent};
+        use Answer::{Failed, Nacked, NotSent, Oversized, Silent, Taken};
         let lost = || Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         let refused = || closed(AMQPSoftError::ACCESSREFUSED);
         let missing = || closed(AMQPSoftError::NOTFOUND);
         let large = || closed(AMQPSoftError::PRECONDITIONFAILED);
         for (answer, returned, alone, expected) in [
-            (Confirmed(Confirmation::Ack(None)), false, false, "accepted"),
-            (Confirmed(Confirmation::Ack(None)), true, false, "retry"),
-            (Confirmed(Confirmation::Nack(None)), false, false, "retry"),
-            (Confirmed(Confirmation::NotRequested), false, true, "unknown"),
+            (Taken(None), false, false, "accepted"),
+            (Taken(Some("another".into())), false, false, "accepted"),
+            (Taken(None), true, false, "retry"),
+            (Nacked(None), false, false, "retry"),
+            (Answer::from(Ok(Confirmation::NotRequested)), false, true, "unknown"),
             (Oversized, false, false, "unsendable"),
             (NotSent(missing()), false, false, "retry"),
             (Failed(missing()), false, true, "retry"),

@@ -124,7 +124,7 @@ impl AmqpSink {
                 Poll::Ready(Err(error)) if matches!(error.kind(), ErrorKind::InvalidChannelState(..)) => {
                     Sending::Done(Answer::NotSent(error))
                 }
-                Poll::Ready(done) => Sending::Done(answer(done)),
+                Poll::Ready(done) => Sending::Done(Answer::from(done)),
                 Poll::Pending => Sending::UnderWay(publish),
             });
         }
@@ -132,7 +132,7 @@ impl AmqpSink {
             if let Sending::UnderWay(publish) = one
                 && let Ok(done) = timeout_at(deadline, publish).await
             {
-                *one = Sending::Done(answer(done));
+                *one = Sending::Done(Answer::from(done));
             }
         }
         // One confirm may be for many messages, and a returned message may be found with any of them. The confirms are
@@ -140,17 +140,17 @@ impl AmqpSink {
         let _ = leased.channel.wait_for_confirms().now_or_never();
         let answers = sending.into_iter().map(|one| match one {
             Sending::Done(answer) => answer,
-            Sending::UnderWay(publish) => publish.now_or_never().map_or(Answer::Silent, answer),
+            Sending::UnderWay(publish) => publish.now_or_never().map_or(Answer::Silent, Answer::from),
         });
         let answers: Vec<Answer> = answers.collect();
-        let returned = answers.iter().filter_map(returned_id).collect();
+        let returned = answers.iter().filter_map(Answer::returned).collect();
         self.part(leased, &answers).await;
         Ok(Answers { answers, returned })
     }
 
     /// What becomes of the channel after a call.
     async fn part(&self, leased: Leased, answers: &[Answer]) {
-        if answers.iter().all(|answer| matches!(answer, Answer::Confirmed(_) | Answer::Oversized)) {
+        if answers.iter().all(|answer| answer.is_confirmed() || matches!(answer, Answer::Oversized)) {
             return leased.give_back();
         }
         if answers.iter().all(|answer| matches!(answer, Answer::Silent)) && !leased.link.is_blocked() {
@@ -216,19 +216,6 @@ async fn publish(channel: &Channel, exchange: &str, message: &Written<'_>) -> la
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let (key, properties) = (message.routing_key.clone(), message.properties.clone());
     channel.basic_publish(exchange.into(), key, options, &message.body, properties).await?.await
-}
-
-fn answer(done: lapin::Result<Confirmation>) -> Answer {
-    done.map_or_else(Answer::Failed, Answer::Confirmed)
-}
-
-fn returned_id(answer: &Answer) -> Option<String> {
-    match answer {
-        Answer::Confirmed(Confirmation::Ack(Some(message)) | Confirmation::Nack(Some(message))) => {
-            message.properties.message_id().as_ref().map(|id| id.as_str().to_owned())
-        }
-        _ => None,
-    }
 }
 
 #[async_trait]
