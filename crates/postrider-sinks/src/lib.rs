@@ -9,13 +9,13 @@
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
-//! | [`provider`] | messages to people: Slack, Telegram, WhatsApp, and adapters of your own |
-//! | `nats` | NATS JetStream: delivered when a stream has acknowledged it |
-//! | `redis` | Redis Streams: one server or a cluster |
-//! | [`amqp`] | RabbitMQ, with publisher confirms |
-//! | [`sqs`], [`sns`] | Amazon's queues and topics |
-//! | `kafka` | Apache Kafka, by an idempotent producer |
+//! | [`kafka`] | Apache Kafka, by an idempotent producer |
 //! | [`pubsub`] | Google Pub/Sub |
+//! | [`nats`] | NATS JetStream: delivered when a stream has acknowledged it |
+//! | [`amqp`] | RabbitMQ, with publisher confirms |
+//! | [`redis`](mod@redis) | Redis Streams: one server or a cluster |
+//! | [`sqs`], [`sns`] | Amazon's queues and topics |
+//! | [`provider`] | messages to people: Slack, Telegram, WhatsApp, and adapters of your own |
 
 #[cfg(feature = "amqp")]
 pub mod amqp;
@@ -32,10 +32,10 @@ pub mod nats;
 pub mod problem;
 #[cfg(feature = "provider")]
 pub mod provider;
-#[cfg(feature = "redis")]
-pub mod redis;
 #[cfg(feature = "pubsub")]
 pub mod pubsub;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod setting;
 #[cfg(feature = "sns")]
 pub mod sns;
@@ -63,11 +63,11 @@ pub use nats::{NatsClient, NatsConfig, NatsSink};
 pub use problem::ConfigProblem;
 #[cfg(feature = "provider")]
 pub use provider::{Adapter, ProviderConfig, ProviderSink};
+#[cfg(feature = "pubsub")]
+pub use pubsub::{PubsubClient, PubsubConfig, PubsubSink};
 #[cfg(feature = "sns")]
 pub use sns::{SnsClient, SnsConfig, SnsSink};
 #[cfg(feature = "sqs")]
 pub use sqs::{SqsClient, SqsConfig, SqsSink};
-#[cfg(feature = "pubsub")]
-pub use pubsub::{PubsubClient, PubsubConfig, PubsubSink};
 #[cfg(feature = "stdout")]
 pub use stdout::{StdoutConfig, StdoutSink};

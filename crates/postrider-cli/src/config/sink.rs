@@ -67,6 +67,12 @@ sinks! {
     /// Webhooks.
     #[cfg(feature = "http")]
     "http" => Http(postrider_sinks::HttpConfig),
+    /// Apache Kafka.
+    #[cfg(feature = "kafka")]
+    "kafka" => Kafka(postrider_sinks::KafkaConfig),
+    /// Google Pub/Sub.
+    #[cfg(feature = "pubsub")]
+    "pubsub" => Pubsub(postrider_sinks::PubsubConfig),
     /// NATS JetStream.
     #[cfg(feature = "nats")]
     "nats" => Nats(postrider_sinks::NatsConfig),

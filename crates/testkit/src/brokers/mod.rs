@@ -2,12 +2,10 @@
 //! process and ends with it, like the database servers.
 
 pub mod journey;
+pub mod kafka;
 pub mod moto;
 pub mod nats;
+pub mod pubsub;
 pub mod rabbitmq;
 pub mod redis;
 pub mod venv;
-//! Brokers for the tests of sinks.
-pub mod kafka;
-//! Brokers: one module each, with a server for tests and a plain client that reads from it.
-pub mod pubsub;
