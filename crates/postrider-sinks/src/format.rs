@@ -111,7 +111,7 @@ impl Form {
                 (Cow::Owned(event.structured(&attributes)?), Cow::Borrowed(STRUCTURED))
             }
         };
-        ours(&mut headers, &attributes, &content_type);
+        ours(&mut headers, &attributes, content_type.clone());
         let ours = headers.0.len();
         for (name, value) in attributes.headers() {
             let taken = headers.0[..ours].iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -148,7 +148,7 @@ impl<'a> Headers<'a> {
 }
 
 /// The headers that every message has, whatever its format.
-fn ours<'a>(headers: &mut Headers<'a>, attributes: &Attributes<'a>, content_type: &Cow<'a, str>) {
+fn ours<'a>(headers: &mut Headers<'a>, attributes: &Attributes<'a>, content_type: Cow<'a, str>) {
     headers.owned("event_id", Some(attributes.id.to_string()));
     headers.borrowed("event_type", Some(attributes.event_type));
     headers.owned("event_version", Some(attributes.event_version.to_string()));
@@ -162,7 +162,7 @@ fn ours<'a>(headers: &mut Headers<'a>, attributes: &Attributes<'a>, content_type
     headers.owned("attempt", Some(attributes.attempt.to_string()));
     headers.owned("created_at", Some(attributes.created.clone()));
     headers.owned("replayed", attributes.replayed.map(|count| count.to_string()));
-    headers.put(Cow::Borrowed(CONTENT_TYPE), content_type.clone());
+    headers.put(Cow::Borrowed(CONTENT_TYPE), content_type);
     headers.borrowed(TRACEPARENT, attributes.traceparent);
     headers.borrowed(TRACESTATE, attributes.tracestate);
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::ConfigProblem;
 
+/// The bytes of a certificate and of its key, in PEM.
+pub type Identity = (Vec<u8>, Vec<u8>);
+
 /// TLS to a broker. Whether it is used is said by the address (or by a setting of the sink).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -44,7 +47,7 @@ impl TlsConfig {
     }
 
     /// The bytes of the client's certificate and key, if there are any.
-    pub fn identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, ConfigProblem> {
+    pub fn identity(&self) -> Result<Option<Identity>, ConfigProblem> {
         match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => {
                 Ok(Some((read("tls.certificate_file", certificate)?, read("tls.key_file", key)?)))
