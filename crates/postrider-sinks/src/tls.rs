@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::ConfigProblem;
 
+/// The bytes of a certificate and of its key, in PEM.
+pub type Identity = (Vec<u8>, Vec<u8>);
+
 /// TLS to a broker. Whether it is used is said by the address (or by a setting of the sink).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TlsConfig {
-    /// A file of PEM certificates that are trusted besides those of the system.
+    /// A file of PEM certificates of authorities to trust, for brokers whose certificate the system does not know. Kafka, NATS
+    /// and Redis then trust no others.
     pub ca_file: Option<PathBuf>,
     /// A PEM file with the client's certificate and those that vouch for it, for brokers that ask for one.
     pub certificate_file: Option<PathBuf>,
@@ -44,8 +48,7 @@ impl TlsConfig {
     }
 
     /// The bytes of the client's certificate and key, if there are any.
-    #[allow(clippy::type_complexity)] // certificate and key
-    pub fn identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, ConfigProblem> {
+    pub fn identity(&self) -> Result<Option<Identity>, ConfigProblem> {
         match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => {
                 Ok(Some((read("tls.certificate_file", certificate)?, read("tls.key_file", key)?)))

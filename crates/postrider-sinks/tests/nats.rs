@@ -289,7 +289,7 @@ async fn r53_what_was_reported_as_not_sent_does_not_arrive_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_to_log_in_works_and_a_wrong_one_is_the_operators_to_mend() {
+async fn users_tokens_and_keys_let_us_in_and_a_wrong_one_is_the_operators_to_mend() {
     let users = "authorization { users: [ { user: \"relay\", password: \"canary\" } ] }";
     let server = Nats::builder().line(users).start().await.expect("NATS");
     let mut right = config(server.port());
@@ -307,7 +307,17 @@ async fn every_way_to_log_in_works_and_a_wrong_one_is_the_operators_to_mend() {
     let mut right = config(server.port());
     right.token = Some(Secret::new("canary"));
     assert_eq!(sink(&right, "orders.x").ready().await, Ok(()));
+
+    let nkey = format!("authorization {{ users: [ {{ nkey: {NKEY} }} ] }}");
+    let server = Nats::builder().line(nkey).start().await.expect("NATS");
+    let mut right = config(server.port());
+    right.nkey_seed = Some(Secret::new(NKEY_SEED));
+    assert_eq!(sink(&right, "orders.x").ready().await, Ok(()));
 }
+
+/// An nkey that exists for this test only.
+const NKEY: &str = "UAANAWQ5D2RFCOLNKV5PXVCYRM6G3GO35OLS73IQUMSWF2RG3TOPUNZ4";
+const NKEY_SEED: &str = "SUAAOCAJBIFQYDIOB4IBCEQTCQKRMFYYDENBWHA5DYPSAIJCEMSCKJR2OM";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subject_that_we_may_not_publish_on_is_the_operators_to_mend() {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -83,6 +83,8 @@ pub(super) struct Links {
     config: NatsConfig,
     servers: Vec<ServerAddr>,
     slot: Mutex<Slot>,
+    /// The number of the last connection that is not to be used again.
+    retired: AtomicU64,
 }
 
 #[derive(Default)]
@@ -109,7 +111,7 @@ impl Links {
         config.tls.authorities()?;
         config.tls.identity()?;
         options(config)?;
-        Ok(Self { name, config: config.clone(), servers, slot: Mutex::default() })
+        Ok(Self { name, config: config.clone(), servers, slot: Mutex::default(), retired: AtomicU64::new(0) })
     }
 
     /// The connection in use, or a new one; the error says why there is none.
@@ -117,7 +119,7 @@ impl Links {
         let asked = Instant::now();
         let slow = |_| "no connection within connect_timeout".to_owned();
         let mut slot = timeout_at(deadline, self.slot.lock()).await.map_err(slow)?;
-        if let Some(link) = slot.link.as_ref().filter(|link| link.is_up()) {
+        if let Some(link) = slot.link.as_ref().filter(|link| link.is_up() && !self.is_retired(link)) {
             return Ok(link.clone());
         }
         if let Some((_, why)) = slot.failure.as_ref().filter(|(at, _)| *at >= asked) {
@@ -145,11 +147,18 @@ impl Links {
     }
 
     /// A connection that does not answer is not used again.
-    pub(super) async fn retire(&self, link: &Link) {
-        let mut slot = self.slot.lock().await;
-        if slot.link.take_if(|used| used.number == link.number).is_some() {
+    pub(super) fn retire(&self, link: &Link) {
+        if self.retired.fetch_max(link.number, Ordering::SeqCst) < link.number {
             tracing::warn!(sink = %self.name, "NATS does not answer; the connection is replaced");
         }
+        // Who holds the slot is about to replace it or will see the number; nobody waits for that at a deadline.
+        if let Ok(mut slot) = self.slot.try_lock() {
+            slot.link.take_if(|used| used.number <= link.number);
+        }
+    }
+
+    fn is_retired(&self, link: &Link) -> bool {
+        link.number <= self.retired.load(Ordering::SeqCst)
     }
 
     /// Tries all servers, in an order of chance so that relays spread over them.

@@ -169,7 +169,7 @@ impl NatsSink {
             });
         }
         if is_silent {
-            self.shared.links.retire(link).await;
+            self.shared.links.retire(link);
         }
         outcomes
     }
@@ -192,7 +192,7 @@ impl NatsSink {
         match timeout_at(deadline, asked).await {
             Ok(answered) => answered,
             Err(_) => {
-                self.shared.links.retire(&link).await;
+                self.shared.links.retire(&link);
                 Err("NATS did not answer within connect_timeout".into())
             }
         }

@@ -16,7 +16,9 @@ const RESERVED: [&str; 2] = ["$", "_INBOX."];
 
 /// The subject of a message, or what is wrong with it.
 pub(super) fn of<'a>(destination: &'a Destination, message: &'a ClaimedMessage) -> Result<Cow<'a, str>, String> {
-    let subject = destination.of(message, |value| match value.contains('.') && value != message.topic {
+    // The field is the topic itself and not a key of the same text.
+    let is_topic = |value: &str| std::ptr::eq(value, message.topic.as_str());
+    let subject = destination.of(message, |value| match value.contains('.') && !is_topic(value) {
         true => Err("a field of its subject has a dot, which only a topic may have".into()),
         false if value.is_empty() => Err("a field of its subject is empty".into()),
         false => Ok(Cow::Owned(value.to_owned())),
@@ -88,6 +90,7 @@ mod tests {
         for key in ["a.b", ".", "*", ">", "", " ", "a\nb", "a.admin.b"] {
             assert!(subject("shop.{key}.public", "t", key).is_err(), "{key:?}");
         }
+        assert!(subject("shop.{key}", "a.b", "a.b").is_err(), "also if it is like the topic");
         for topic in ["$JS.API.STREAM.PURGE.ORDERS", "$SYS.x", "_INBOX.abc"] {
             assert!(subject("{topic}", topic, "k").is_err(), "{topic:?}");
             assert!(subject("shop.{topic}", topic, "k").is_ok(), "behind a prefix it is only a name: {topic:?}");

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
@@ -74,11 +75,13 @@ pub(super) struct Links {
     config: RedisConfig,
     maker: Maker,
     slot: Mutex<Slot>,
+    /// The number of the last connection that is not to be used again.
+    retired: AtomicU64,
 }
 
 enum Maker {
-    Server(Client),
-    Cluster(ClusterClient),
+    Server(Box<Client>),
+    Cluster(Box<ClusterClient>),
 }
 
 #[derive(Default)]
@@ -98,10 +101,10 @@ impl fmt::Debug for Links {
 impl Links {
     pub(super) fn new(name: String, config: &RedisConfig) -> Result<Self, ConfigProblem> {
         let maker = match config.cluster {
-            true => Maker::Cluster(cluster(config)?),
-            false => Maker::Server(server(config)?),
+            true => Maker::Cluster(Box::new(cluster(config)?)),
+            false => Maker::Server(Box::new(server(config)?)),
         };
-        Ok(Self { name, config: config.clone(), maker, slot: Mutex::default() })
+        Ok(Self { name, config: config.clone(), maker, slot: Mutex::default(), retired: AtomicU64::new(0) })
     }
 
     /// The connection in use, or a new one; the error says why there is none.
@@ -109,7 +112,7 @@ impl Links {
         let asked = Instant::now();
         let slow = |_| "no connection within connect_timeout".to_owned();
         let mut slot = timeout_at(deadline, self.slot.lock()).await.map_err(slow)?;
-        if let Some(link) = &slot.link {
+        if let Some(link) = slot.link.as_ref().filter(|link| !self.is_retired(link)) {
             return Ok(link.clone());
         }
         if let Some((_, why)) = slot.failure.as_ref().filter(|(at, _)| *at >= asked) {
@@ -136,11 +139,18 @@ impl Links {
     }
 
     /// A connection that failed is not used again.
-    pub(super) async fn retire(&self, link: &Link) {
-        let mut slot = self.slot.lock().await;
-        if slot.link.take_if(|used| used.number == link.number).is_some() {
+    pub(super) fn retire(&self, link: &Link) {
+        if self.retired.fetch_max(link.number, Ordering::SeqCst) < link.number {
             tracing::warn!(sink = %self.name, "the connection to Redis is given up");
         }
+        // Who holds the slot is about to replace it or will see the number; nobody waits for that at a deadline.
+        if let Ok(mut slot) = self.slot.try_lock() {
+            slot.link.take_if(|used| used.number <= link.number);
+        }
+    }
+
+    fn is_retired(&self, link: &Link) -> bool {
+        link.number <= self.retired.load(Ordering::SeqCst)
     }
 
     async fn connect(&self) -> RedisResult<Way> {

@@ -192,7 +192,7 @@ impl RedisSink {
             is_spent = !self.replicate(link, outcomes, deadline).await;
         }
         if is_spent {
-            self.shared.links.retire(link).await;
+            self.shared.links.retire(link);
         }
     }
 
@@ -256,7 +256,7 @@ impl Sink for RedisSink {
         let asked = timeout_at(deadline, link.ask()).await;
         let asked = asked.unwrap_or_else(|_| Err("Redis did not answer within connect_timeout".into()));
         if asked.is_err() {
-            self.shared.links.retire(&link).await;
+            self.shared.links.retire(&link);
         }
         asked
     }
