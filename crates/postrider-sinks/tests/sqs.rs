@@ -31,7 +31,7 @@ struct OnMoto<const FIFO: bool> {
 
     proxy: Proxy,
     turn: Mutex<Option<Turn>>,
-    seen: Mutex<Vec<Arrival>>,
+    seen: Arc<Mutex<Vec<Arrival>>>,
     client: SqsClient,
 }
 
@@ -53,8 +53,9 @@ impl<const FIFO: bool> Broker for OnMoto<FIFO> {
         let client = SqsClient::new(&config).expect("a client");
         let name = unique("conformance") + if FIFO { ".fifo" } else { "" };
         let queue = Queue::create(moto.port(), &name).await;
+        let seen = queue.read();
 
-        Self { queue, proxy, turn: Mutex::new(Some(turn)), seen: Mutex::default(), client }
+        Self { queue, proxy, turn: Mutex::new(Some(turn)), seen, client }
     }
 
     async fn sink(&self, format: Format) -> Arc<dyn Sink> {
@@ -63,9 +64,7 @@ impl<const FIFO: bool> Broker for OnMoto<FIFO> {
     }
 
     async fn arrivals(&self) -> Vec<Arrival> {
-        let mut seen = self.seen.lock().await;
-        seen.extend(self.queue.take().await);
-        seen.clone()
+        self.seen.lock().await.clone()
     }
 
     async fn stop(&self) {
