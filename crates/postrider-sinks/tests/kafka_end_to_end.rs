@@ -56,7 +56,7 @@ fn message(at: usize) -> (Message, Expected) {
         }
         _ => (Message::json("shop", "order.placed", &at), at.to_string().into_bytes()),
     };
-    let key = (at % 4 != 0).then(|| format!("schlüssel-{}", at % 11));
+    let key = (!at.is_multiple_of(4)).then(|| format!("schlüssel-{}", at % 11));
     let message = message.header("colour", "rosé 🍷").header("x-size", format!("{at} Stück"));
     let message = match &key {
         Some(key) => message.key(key),
