@@ -65,7 +65,7 @@ fn message(at: usize) -> (Message, Expected) {
         }
         _ => (Message::json("shop", "order.placed", &at), at.to_string().into_bytes()),
     };
-    let key = (at % 4 != 0).then(|| format!("schlüssel-{}", at % 11));
+    let key = (!at.is_multiple_of(4)).then(|| format!("schlüssel-{}", at % 11));
     let long = "größer 🍷 ".repeat(200);
     let message = message.header("colour", "rosé 🍷").header("size", format!("{at} 尺")).header("long", &long);
     let message = match &key {
