@@ -43,11 +43,6 @@ impl Failure {
         matches!(self.code, MessageSizeTooLarge | MessageBatchTooLarge | InvalidRecord | InvalidDifferentRecord)
     }
 
-    /// Whether the topic's metadata is to be asked for again, because it may be old.
-    pub(super) fn is_of_topic(self) -> bool {
-        matches!(self.code, UnknownTopic | UnknownPartition | UnknownTopicOrPartition | TopicAuthorizationFailed)
-    }
-
     /// Whether the producer is of no use any more.
     pub(super) fn is_fatal(self) -> bool {
         matches!(self.code, Fatal | GaplessGuarantee | Fenced | OutOfOrderSequenceNumber)

@@ -195,7 +195,7 @@ impl KafkaSink {
             };
             let code = code(&error);
             if code != Code::QueueFull || Instant::now() >= until {
-                return Err(self.not_given(producer, code, &topic));
+                return Err(Self::not_given(producer, code));
             }
             record = again;
             let _ = timeout(LOOK_AGAIN, room).await;
@@ -203,11 +203,8 @@ impl KafkaSink {
     }
 
     /// The outcome of a message that librdkafka did not even take.
-    fn not_given(&self, producer: &Producer, code: Code, topic: &str) -> Outcome {
+    fn not_given(producer: &Producer, code: Code) -> Outcome {
         let failure = Failure { code, placed: false };
-        if failure.is_of_topic() {
-            self.look_again(topic);
-        }
         if failure.is_fatal() {
             producer.give_up();
             return Outcome::retry("nothing was sent: the producer met a fatal error and is replaced");
@@ -222,15 +219,6 @@ impl KafkaSink {
         // Without a report until then, nobody knows. The channel ends with the last ticket.
         while let Ok(Some((at, result))) = timeout_at(call.end, received.recv()).await {
             call.results[at] = Some(result);
-        }
-    }
-
-    /// A topic that was not there, or not allowed, may be by now; librdkafka would find out after minutes. One question at
-    /// a time is enough.
-    fn look_again(&self, topic: &str) {
-        if let Ok(permit) = self.shared.asking.clone().try_acquire_owned() {
-            let (shared, topic) = (self.shared.clone(), topic.to_owned());
-            tokio::spawn(async move { shared.ask(permit, Some(topic)).await });
         }
     }
 }
@@ -316,23 +304,12 @@ impl Sink for KafkaSink {
 impl KafkaSink {
     fn outcomes(&self, call: Call<'_>) -> Vec<Outcome> {
         let trouble = self.shared.many.producer().ok().and_then(|producer| producer.trouble());
-        let each = call.refused.into_iter().zip(call.results).zip(call.batch);
-        each.map(|((refused, result), message)| {
-            if let Some(outcome) = refused {
-                return outcome;
-            }
-            match result {
-                Some(Ok(())) => Outcome::Accepted,
-                Some(Err(failure)) => {
-                    if failure.is_of_topic()
-                        && let Ok(topic) = topic::of(&self.destination, message)
-                    {
-                        self.look_again(&topic);
-                    }
-                    failure.outcome(trouble)
-                }
-                None => Outcome::Unknown("librdkafka reported nothing within timeout".into()),
-            }
+        let each = call.refused.into_iter().zip(call.results);
+        each.map(|(refused, result)| match (refused, result) {
+            (Some(outcome), _) => outcome,
+            (None, Some(Ok(()))) => Outcome::Accepted,
+            (None, Some(Err(failure))) => failure.outcome(trouble),
+            (None, None) => Outcome::Unknown("librdkafka reported nothing within timeout".into()),
         })
         .collect()
     }
