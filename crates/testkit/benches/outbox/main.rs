@@ -1,12 +1,13 @@
 //! How fast Postrider is, as ratios to bare SQL on the same private server in the same run.
 //!
 //! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency postgres|mysql|sqlite]`; the databases are durable
-//! (fsync on).
+//! (fsync on). `-- sinks [kafka|pubsub|nats|amqp|redis|sqs|sns]` measures the sinks, on PostgreSQL.
 
 mod bare;
 mod drain;
 mod enqueue;
 mod latency;
+mod sinks;
 mod subject;
 
 use anyhow::Result;
@@ -34,7 +35,7 @@ async fn main() -> Result<()> {
         of_group.is_empty() || of_group.iter().any(|word| *word == name)
     };
     let on = |name: &str| named(&["postgres", "mysql", "sqlite"], name);
-    let runs = |name: &str| named(&["drain", "enqueue", "latency"], name);
+    let runs = |name: &str| named(&["drain", "enqueue", "latency", "sinks"], name);
     if on("postgres") {
         let server = Postgres::builder()
             .durable()
@@ -44,6 +45,9 @@ async fn main() -> Result<()> {
             .await?;
         if runs("enqueue") {
             enqueue::run(&server).await?;
+        }
+        if runs("sinks") {
+            sinks::run(&server, |name| named(&sinks::NAMES, name)).await?;
         }
         drain_and_latency(&server, runs("drain"), runs("latency")).await?;
     }

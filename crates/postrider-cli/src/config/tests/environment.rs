@@ -232,6 +232,8 @@ fn the_full_example_has_every_key() {
                 let path = format!("{path}.{}", field.name);
                 match table.get(&field.name) {
                     Some(entry) => missing(&field.shape, &entry.node, &path, found),
+                    // What excludes another key stands there as a comment.
+                    None if FULL.contains(&format!("\n# {} = ", field.name)) => {}
                     None => found.push(path),
                 }
             }),

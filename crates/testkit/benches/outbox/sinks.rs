@@ -1,0 +1,135 @@
+//! Messages through the whole relay (PostgreSQL, dispatcher, sink, broker) and the same messages by the broker's bare client.
+//!
+//! The bare client is used as its documentation recommends for throughput: pipelined, and with the same confirmations as
+//! the sink asks for. It reads from memory; the relay claims from and settles in a durable database besides.
+
+mod amqp;
+mod aws;
+mod kafka;
+mod nats;
+mod pubsub;
+mod redis;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use postrider::sinks::Format;
+use postrider::sinks::format::{Form, Source};
+use postrider::store::Delivered;
+use postrider::{BreakerConfig, ClaimedMessage, Dispatcher, Payload, Route, Router, Sink};
+use testkit::Postgres;
+use testkit::sinks::of_payload;
+use tokio_util::sync::CancellationToken;
+
+use crate::subject::Subject;
+use crate::{median, payload};
+
+const ROUNDS: usize = 3;
+
+/// A message as bare clients send it.
+pub struct Parcel {
+    pub id: String,
+    pub key: String,
+    pub body: Vec<u8>,
+    pub headers: Vec<(String, String)>,
+}
+
+/// A broker that is measured.
+#[allow(async_fn_in_trait)] // awaited on the bench's own task
+pub trait Peer: Sized {
+    const NAME: &'static str;
+    /// How many messages make a round of some seconds.
+    const MESSAGES: usize;
+
+    async fn start() -> Result<Self>;
+
+    /// Our sink.
+    async fn sink(&self) -> Result<Arc<dyn Sink>>;
+
+    /// Sends all messages with the bare client and waits until each is confirmed.
+    async fn bare(&self, parcels: &[Parcel]) -> Result<()>;
+}
+
+/// What `sinks` may be followed by.
+pub const NAMES: [&str; 7] = ["kafka", "pubsub", "nats", "amqp", "redis", "sqs", "sns"];
+
+pub async fn run(server: &Postgres, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    if wanted("kafka") {
+        measure::<kafka::Peer>(server).await?;
+    }
+    if wanted("pubsub") {
+        measure::<pubsub::Peer>(server).await?;
+    }
+    if wanted("nats") {
+        measure::<nats::Peer>(server).await?;
+    }
+    if wanted("amqp") {
+        measure::<amqp::Peer>(server).await?;
+    }
+    if wanted("redis") {
+        measure::<redis::Peer>(server).await?;
+    }
+    if wanted("sqs") {
+        measure::<aws::Queue>(server).await?;
+    }
+    if wanted("sns") {
+        measure::<aws::Topic>(server).await?;
+    }
+    Ok(())
+}
+
+async fn measure<P: Peer>(server: &Postgres) -> Result<()> {
+    let messages: usize = std::env::var("MESSAGES").ok().map_or(Ok(P::MESSAGES), |text| text.parse())?;
+    println!("sink {}: {messages} messages of 200 bytes, {ROUNDS} rounds", P::NAME);
+    let peer = P::start().await?;
+    let parcels: Vec<Parcel> = parcels(messages)?;
+    let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        peer.bare(&parcels).await?;
+        let bare = messages as f64 / started.elapsed().as_secs_f64();
+        let ours = relay_rate(server, peer.sink().await?, messages).await?;
+        println!("  bare client {bare:.0}/s, through the relay {ours:.0}/s, ratio {:.2}", ours / bare);
+        ratios.push(ours / bare);
+        rates.push(ours);
+    }
+    println!("sink {}: median ratio {:.2}, median {:.0} messages/s", P::NAME, median(ratios), median(rates));
+    Ok(())
+}
+
+/// What the sink would send, with all its headers.
+fn parcels(messages: usize) -> Result<Vec<Parcel>> {
+    let form = Form::new(Format::Plain, Source::DEFAULT, "")?;
+    let payload = payload().to_string();
+    let parcel = |at: usize| {
+        let mut message: ClaimedMessage = of_payload(Payload::Json(payload.clone()));
+        message.key = Some(format!("key-{}", at % 1_000));
+        let content = form.content(&message).map_err(anyhow::Error::msg)?;
+        let headers = content.headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let (id, key) = (message.id.to_string(), format!("key-{}", at % 1_000));
+        Ok(Parcel { id, key, body: content.body.into_owned(), headers })
+    };
+    (0..messages).map(parcel).collect()
+}
+
+async fn relay_rate(server: &Postgres, sink: Arc<dyn Sink>, messages: usize) -> Result<f64> {
+    let pool = server.fresh().await?;
+    let store = <Postgres as Subject>::store(&pool).await?;
+    Postgres::fill(&pool, &store, messages).await?;
+    Postgres::settle_down(&pool).await?;
+    let router = Router::new(vec![Route::to("bench", sink)], BreakerConfig::default());
+    let dispatcher =
+        Dispatcher::builder(store, router).batch_size(1_000).max_rows(8_000).delivered(Delivered::Keep).build()?;
+    let stop = CancellationToken::new();
+    let started = Instant::now();
+    let running = tokio::spawn(dispatcher.run(stop.clone()));
+    while Postgres::left(&pool).await? > 0 {
+        ensure!(started.elapsed() < Duration::from_secs(120), "the relay did not finish");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let rate = messages as f64 / started.elapsed().as_secs_f64();
+    stop.cancel();
+    ensure!(running.await?.abandoned == 0, "publishes were abandoned");
+    Ok(rate)
+}

@@ -1,0 +1,116 @@
+//! moto, which imitates AWS in Python: what is measured is mostly its time.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use aws_sdk_sns::types::PublishBatchRequestEntry;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use postrider::Sink;
+use postrider::sinks::setting::Secret;
+use postrider::sinks::{Binding, SinkConfig, SnsConfig, SqsConfig};
+use testkit::brokers::moto::Moto;
+
+use super::Parcel;
+
+const AT_A_TIME: usize = 10;
+
+fn endpoint(server: &Moto) -> String {
+    format!("http://127.0.0.1:{}", server.port())
+}
+
+pub struct Queue {
+    server: Moto,
+    client: aws_sdk_sqs::Client,
+    url: String,
+}
+
+impl super::Peer for Queue {
+    const NAME: &'static str = "sqs";
+    const MESSAGES: usize = 2_000;
+
+    async fn start() -> Result<Self> {
+        let server = tokio::task::spawn_blocking(Moto::start).await??;
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-west-1"))
+            .endpoint_url(endpoint(&server))
+            .credentials_provider(Credentials::new("bench", "bench", None, None, "bench"))
+            .build();
+        let client = aws_sdk_sqs::Client::from_conf(config);
+        let url = client.create_queue().queue_name("bench").send().await?.queue_url.unwrap_or_default();
+        Ok(Self { server, client, url })
+    }
+
+    async fn sink(&self) -> Result<Arc<dyn Sink>> {
+        let mut config = SqsConfig::default();
+        config.aws.endpoint = Some(endpoint(&self.server));
+        config.aws.region = Some("eu-west-1".into());
+        config.aws.access_key_id = Some(Secret::new("bench"));
+        config.aws.secret_access_key = Some(Secret::new("bench"));
+        Ok(config.client("bench")?.bind(Binding::to("bench".parse()?))?)
+    }
+
+    async fn bare(&self, parcels: &[Parcel]) -> Result<()> {
+        let send = async |chunk: &[Parcel]| -> Result<()> {
+            let entry = |(at, parcel): (usize, &Parcel)| {
+                let body = String::from_utf8_lossy(&parcel.body).into_owned();
+                SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body).build()
+            };
+            let entries = chunk.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+            let sent = self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send().await?;
+            ensure!(sent.failed.is_empty(), "some failed");
+            Ok(())
+        };
+        stream::iter(parcels.chunks(10)).map(Ok).try_for_each_concurrent(AT_A_TIME, send).await
+    }
+}
+
+pub struct Topic {
+    server: Moto,
+    client: aws_sdk_sns::Client,
+    arn: String,
+}
+
+impl super::Peer for Topic {
+    const NAME: &'static str = "sns";
+    const MESSAGES: usize = 2_000;
+
+    async fn start() -> Result<Self> {
+        let server = tokio::task::spawn_blocking(Moto::start).await??;
+        let config = aws_sdk_sns::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-west-1"))
+            .endpoint_url(endpoint(&server))
+            .credentials_provider(Credentials::new("bench", "bench", None, None, "bench"))
+            .build();
+        let client = aws_sdk_sns::Client::from_conf(config);
+        let arn = client.create_topic().name("bench").send().await?.topic_arn.unwrap_or_default();
+        Ok(Self { server, client, arn })
+    }
+
+    async fn sink(&self) -> Result<Arc<dyn Sink>> {
+        let mut config = SnsConfig::default();
+        config.aws.endpoint = Some(endpoint(&self.server));
+        config.aws.region = Some("eu-west-1".into());
+        config.aws.access_key_id = Some(Secret::new("bench"));
+        config.aws.secret_access_key = Some(Secret::new("bench"));
+        Ok(config.client("bench")?.bind(Binding::to(self.arn.parse()?))?)
+    }
+
+    async fn bare(&self, parcels: &[Parcel]) -> Result<()> {
+        let send = async |chunk: &[Parcel]| -> Result<()> {
+            let entry = |(at, parcel): (usize, &Parcel)| {
+                let body = String::from_utf8_lossy(&parcel.body).into_owned();
+                PublishBatchRequestEntry::builder().id(at.to_string()).message(body).build()
+            };
+            let entries = chunk.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+            let request = self.client.publish_batch().topic_arn(&self.arn);
+            let sent = request.set_publish_batch_request_entries(Some(entries)).send().await?;
+            ensure!(sent.failed().is_empty(), "some failed");
+            Ok(())
+        };
+        stream::iter(parcels.chunks(10)).map(Ok).try_for_each_concurrent(AT_A_TIME, send).await
+    }
+}
