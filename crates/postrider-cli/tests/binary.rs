@@ -1,5 +1,7 @@
 //! The binary `postrider`, as its users run it: against real PostgreSQL, MariaDB and SQLite.
 
+#[path = "binary/brokers.rs"]
+mod brokers;
 #[path = "binary/commands.rs"]
 mod commands;
 #[path = "binary/configuration.rs"]

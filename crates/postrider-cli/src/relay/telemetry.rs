@@ -32,8 +32,32 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Bounds of the histograms, in seconds.
 const BUCKETS: [f64; 16] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 300.0, 3_600.0];
-/// Libraries that would log what goes over the wire.
-const TALKATIVE: [&str; 7] = ["h2", "hyper", "hyper_util", "reqwest", "rustls", "sqlx", "opentelemetry"];
+/// Libraries that would log what goes over the wire, and what may be heard of each.
+const TALKATIVE: [(&str, &str); 22] = [
+    ("amq_protocol", "off"),
+    ("async_nats", "warn"),
+    ("aws_config", "warn"),
+    ("aws_runtime", "warn"),
+    ("aws_sdk_sns", "warn"),
+    ("aws_sdk_sqs", "warn"),
+    ("aws_sigv4", "warn"),
+    ("aws_smithy_http_client", "warn"),
+    ("aws_smithy_runtime", "warn"),
+    ("google_cloud_auth", "warn"),
+    ("google_cloud_gax_internal", "warn"),
+    ("google_cloud_pubsub", "warn"),
+    ("h2", "warn"),
+    ("hyper", "warn"),
+    ("hyper_util", "warn"),
+    // It prints messages that come back.
+    ("lapin", "off"),
+    ("opentelemetry", "warn"),
+    ("redis", "warn"),
+    ("reqwest", "warn"),
+    ("rustls", "warn"),
+    ("sqlx", "warn"),
+    ("tonic", "warn"),
+];
 
 /// What the relay tells of itself.
 pub struct Telemetry {
@@ -64,8 +88,8 @@ pub fn start(config: &Config, colour: Colour) -> Result<Telemetry, Failure> {
 fn filter(log: &Log) -> Result<EnvFilter, Failure> {
     let refused = |error: &dyn std::error::Error| Failure::usage(format!("log.level: {error}"));
     let filter = EnvFilter::try_new(&log.level).map_err(|error| refused(&error))?;
-    TALKATIVE.iter().try_fold(filter, |filter, library| {
-        let quiet = format!("{library}=warn").parse();
+    TALKATIVE.iter().try_fold(filter, |filter, (library, level)| {
+        let quiet = format!("{library}={level}").parse();
         Ok(filter.add_directive(quiet.map_err(|error: tracing_subscriber::filter::ParseError| refused(&error))?))
     })
 }

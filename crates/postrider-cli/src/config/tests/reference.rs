@@ -54,3 +54,41 @@ fn every_description_in_the_reference_is_there() {
         }
     }
 }
+
+/// A line that says where its secret is, with the secret itself.
+fn with_secret(line: &str) -> String {
+    let Some(at) = ["{ file = ", "{ env = "].iter().find_map(|place| line.find(place)) else { return line.to_owned() };
+    let end = at + line[at..].find('}').expect("it is closed") + 1;
+    let secret = match line.starts_with("signing_keys") {
+        true => "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+        false => "123456:ABC-DEF",
+    };
+    format!("{}\"{secret}\"{}", &line[..at], &line[end..])
+}
+
+/// What the pages of the sinks show can be copied: with a source beside it, it is a configuration.
+#[test]
+fn the_examples_of_the_sinks_load() {
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/providers.md");
+    let pages =
+        std::fs::read_dir(format!("{reference}/sinks")).expect("a directory").map(|page| page.expect("a page").path());
+    let pages = pages.chain([format!("{reference}/sinks.md").into(), guide.into()]);
+    let mut shown = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for example in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            if !example.contains("[sink.") {
+                continue;
+            }
+            shown += 1;
+            // Files and variables of somebody else's machine are not read.
+            let example = example.lines().filter(|line| !line.starts_with("credentials")).map(with_secret);
+            let example = example.collect::<Vec<_>>().join("\n");
+            let source = "[source.shop]\nurl = \"postgres://postrider@127.0.0.1/shop\"\n";
+            let whole = format!("{example}\n{source}");
+            load(&whole, &[]).unwrap_or_else(|refused| panic!("{}: {refused}\n{whole}", page.display()));
+        }
+    }
+    assert!(shown >= 8, "only {shown} were found");
+}
