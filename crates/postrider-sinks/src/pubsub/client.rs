@@ -118,9 +118,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The publisher of a topic, for so many messages with an ordering key.
-    pub(super) fn publisher(&self, topic: &str, ordered: usize) -> Publisher {
-        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).of(topic, ordered)
+    /// The publisher of a topic, for messages without an ordering key.
+    pub(super) fn publisher(&self, topic: &str) -> Publisher {
+        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).of(topic)
+    }
+
+    /// A publisher that nobody else has, for messages of one ordering key.
+    pub(super) fn fresh(&self, topic: &str) -> Publisher {
+        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).fresh(topic)
     }
 
     /// A publisher that sends every message alone.
