@@ -13,12 +13,20 @@ use crate::problem::ConfigProblem;
 /// has run out, and nobody would know of what.
 const RETRIES: &str = "5";
 
+/// librdkafka's own limit for requests other than those with messages, if nobody says something else.
+const LONGEST_REQUEST: Duration = Duration::from_secs(60);
+/// How much waits in a producer at most; there is always room for two messages.
+const QUEUE_BYTES: usize = 256 * 1024 * 1024;
+
 /// All properties of a producer. Its text form holds the password: do not print it.
 pub(super) fn of(config: &KafkaConfig) -> Result<ClientConfig, ConfigProblem> {
     let mut all = ClientConfig::new();
     all.set_log_level(RDKafkaLogLevel::Info);
-    // After an outage nobody should wait for long. Memory is bounded, and so are the waits between attempts.
-    all.set("reconnect.backoff.max.ms", "1000").set("queue.buffering.max.kbytes", "262144");
+    // After an outage nobody should wait for long: neither between attempts, nor for what was asked on a connection that the
+    // network has lost without a word. Memory is bounded.
+    all.set("reconnect.backoff.max.ms", "1000")
+        .set("socket.timeout.ms", config.timeout.min(LONGEST_REQUEST).as_millis().to_string())
+        .set("queue.buffering.max.kbytes", (QUEUE_BYTES.max(2 * config.max_message_bytes) / 1024).to_string());
     for (name, value) in &config.options {
         all.set(name, value);
     }
