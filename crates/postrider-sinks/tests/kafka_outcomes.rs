@@ -51,6 +51,20 @@ async fn r55_a_topic_that_is_missing_is_not_made_and_its_messages_wait_for_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r59_what_cannot_be_given_for_now_holds_back_the_rest_of_its_key_in_the_call() {
+    let Some(scene) = faulty(1).await else { return };
+    let (prefix, good) = scene.topic.split_at(10);
+    let sink = sink(&scene.config(), &format!("{prefix}{{topic}}"), Format::Plain);
+    let mut batch = messages(3);
+    batch.iter_mut().for_each(|message| message.topic = good.to_owned());
+    batch[0].topic = format!("{good}-missing");
+    batch[2].key = Some("another".into());
+    assert_eq!(kinds(&sink.publish(&batch[..1]).await), ["retry"], "librdkafka knows that it is missing");
+    let outcomes = sink.publish(&batch).await;
+    assert_eq!(kinds(&outcomes), ["retry", "retry", "accepted"], "{outcomes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r55_a_message_that_the_broker_finds_too_large_is_rejected_and_those_beside_it_are_not() {
     let Some(scene) = faulty(1).await else { return };
     let mut config = scene.config();

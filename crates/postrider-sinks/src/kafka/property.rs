@@ -144,3 +144,44 @@ impl Compression {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setting::Secret;
+
+    #[test]
+    fn the_promises_are_set_whatever_an_operator_writes() {
+        let mut config = KafkaConfig { brokers: vec!["a:1".into(), "b:2".into()], ..KafkaConfig::default() };
+        (config.protocol, config.sasl_mechanism) = (Protocol::SaslSsl, SaslMechanism::ScramSha256);
+        (config.username, config.password) = (Some("user".into()), Some(Secret::new("word")));
+        // They are refused before, and would have no effect.
+        config.options =
+            [("acks", "0"), ("enable.idempotence", "false"), ("message.timeout.ms", "0"), ("batch.size", "9")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+        let all = of(&config).expect("good");
+        for (name, value) in [
+            ("bootstrap.servers", "a:1,b:2"),
+            ("acks", "all"),
+            ("enable.idempotence", "true"),
+            ("max.in.flight.requests.per.connection", "5"),
+            ("partitioner", "murmur2_random"),
+            ("allow.auto.create.topics", "false"),
+            ("message.timeout.ms", "4125"),
+            ("request.timeout.ms", "4125"),
+            ("socket.timeout.ms", "8000"),
+            ("queue.buffering.max.kbytes", "262144"),
+            ("batch.size", "9"),
+            ("security.protocol", "sasl_ssl"),
+            ("sasl.mechanism", "SCRAM-SHA-256"),
+            ("enable.ssl.certificate.verification", "true"),
+            ("ssl.endpoint.identification.algorithm", "https"),
+        ] {
+            assert_eq!(all.get(name), Some(value), "{name}");
+        }
+        config.max_message_bytes = 1_000_000_000;
+        let kbytes = of(&config).expect("good").get("queue.buffering.max.kbytes").map(str::to_owned);
+        assert_eq!(kbytes.as_deref(), Some("1953125"), "there is room for the largest");
+    }
+}

@@ -119,8 +119,8 @@ type Report = (usize, Result<(), Failure>);
 struct Call<'a> {
     batch: &'a [ClaimedMessage],
     outcomes: Vec<Option<Outcome>>,
-    /// Which messages were sent again, each in a request of its own.
-    alone: Vec<bool>,
+    /// Which messages were sent again, each in a request of its own, and the producer that lives until their reports.
+    alone: Vec<Option<Arc<Producer>>>,
     reports: UnboundedSender<Report>,
     received: UnboundedReceiver<Report>,
     /// How many reports are still to come.
@@ -138,7 +138,7 @@ impl<'a> Call<'a> {
         Self {
             batch,
             outcomes: vec![None; batch.len()],
-            alone: vec![false; batch.len()],
+            alone: vec![None; batch.len()],
             reports,
             received,
             outstanding: 0,
@@ -180,10 +180,12 @@ impl KafkaSink {
             call.outstanding -= 1;
             let outcome = match report {
                 Ok(()) => Outcome::Accepted,
-                Err(failure) if failure.may_be_anothers() && !call.alone[at] => match self.give_alone(call, at).await {
-                    Ok(()) => continue,
-                    Err(outcome) => outcome,
-                },
+                Err(failure) if failure.may_be_anothers() && call.alone[at].is_none() => {
+                    match self.give_alone(call, at).await {
+                        Ok(()) => continue,
+                        Err(outcome) => outcome,
+                    }
+                }
                 Err(failure) => failure.outcome(),
             };
             call.outcomes[at] = Some(outcome);
@@ -192,12 +194,12 @@ impl KafkaSink {
 
     /// Gives a message to the producer that sends each in a request of its own.
     async fn give_alone(&self, call: &mut Call<'_>, at: usize) -> Result<(), Outcome> {
-        call.alone[at] = true;
         if Instant::now() >= call.give_until {
             let why = "it was refused with others in one request, and there was no time to send it alone";
             return Err(Outcome::retry(why));
         }
         let producer = self.shared.alone.producer().map_err(Outcome::retry)?;
+        call.alone[at] = Some(producer.clone());
         self.give(call, &producer, at).await
     }
 

@@ -75,32 +75,27 @@ impl<'a> Trip<'a> {
         let answers = self.send(publisher, request).await;
         let again = request.iter().zip(answers).map(async |(entry, answer)| match answer {
             Answer::Is(outcome) => (entry.at, outcome),
-            Answer::Refused => (entry.at, self.alone(&self.connection.alone(&lot.topic), entry).await),
+            Answer::Refused => (entry.at, self.alone(lot, entry).await),
         });
         join_all(again).await
     }
 
     async fn ordered(&self, lot: &Lot, requests: Vec<&[Entry]>) -> Settled {
         let mut settled = Vec::with_capacity(lot.entries.len());
-        let mut publisher = self.connection.fresh(&lot.topic);
         let mut goes_on = true;
         for request in requests {
             if !goes_on {
                 settled.extend(request.iter().map(|entry| (entry.at, waits())));
                 continue;
             }
-            let answers = self.send(&publisher, request).await;
+            let answers = self.send(&self.connection.fresh(&lot.topic, request.len()), request).await;
             let refused = answers.iter().position(|answer| *answer == Answer::Refused).unwrap_or(request.len());
             for (entry, answer) in request[..refused].iter().zip(answers) {
                 let Answer::Is(outcome) = answer else { continue };
                 goes_on &= outcome == Outcome::Accepted;
                 settled.push((entry.at, outcome));
             }
-            if refused < request.len() {
-                settled.extend(self.one_by_one(lot, &request[refused..], &mut goes_on).await);
-                // The key has stopped on the one that sent the request.
-                publisher = self.connection.fresh(&lot.topic);
-            }
+            settled.extend(self.one_by_one(lot, &request[refused..], &mut goes_on).await);
         }
         settled
     }
@@ -108,15 +103,11 @@ impl<'a> Trip<'a> {
     /// Sends messages of a key each alone, as long as it goes on.
     async fn one_by_one(&self, lot: &Lot, entries: &[Entry], goes_on: &mut bool) -> Settled {
         let mut settled = Vec::with_capacity(entries.len());
-        let mut publisher = self.connection.alone(&lot.topic);
         for entry in entries {
             let outcome = match *goes_on {
-                true => self.alone(&publisher, entry).await,
+                true => self.alone(lot, entry).await,
                 false => waits(),
             };
-            if matches!(outcome, Outcome::Reject(_)) {
-                publisher = self.connection.alone(&lot.topic);
-            }
             *goes_on &= matches!(outcome, Outcome::Accepted | Outcome::Reject(_));
             settled.push((entry.at, outcome));
         }
@@ -124,8 +115,9 @@ impl<'a> Trip<'a> {
     }
 
     /// Sends a message alone, so that what is answered is meant for it.
-    async fn alone(&self, publisher: &Publisher, entry: &Entry) -> Outcome {
-        match self.send(publisher, std::slice::from_ref(entry)).await.pop() {
+    async fn alone(&self, lot: &Lot, entry: &Entry) -> Outcome {
+        let publisher = self.connection.fresh(&lot.topic, 1);
+        match self.send(&publisher, std::slice::from_ref(entry)).await.pop() {
             Some(Answer::Is(outcome)) => outcome,
             Some(Answer::Refused) => refused_alone(),
             None => no_time(),

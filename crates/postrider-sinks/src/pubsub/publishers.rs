@@ -1,9 +1,9 @@
 //! The publishers of a connection.
 //!
 //! Those of messages without an ordering key are one for each topic, and only so many, because topics may come from data.
-//! Messages with an ordering key have a publisher of their own for each lot: a publisher keeps a task for every key that it
-//! has ever seen, stops a key after a failure, and would let another call that resumes the key send what comes after the
-//! failure. One that ends with its lot has no past.
+//! A request with an ordering key has a publisher of its own: a publisher keeps a task for every key that it has ever seen,
+//! stops a key after a failure, and would let another call that resumes the key send what comes after the failure. One that
+//! ends with its request has no past, and knows when the request is complete.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -45,22 +45,13 @@ impl Publishers {
             let oldest = self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(topic, _)| topic.clone());
             oldest.and_then(|topic| self.open.remove(&topic));
         }
-        let publisher = self.fresh(topic);
+        let publisher = self.fresh(topic, self.batch_messages);
         self.open.insert(topic.to_owned(), Open { publisher: publisher.clone(), last_use: self.uses });
         publisher
     }
 
-    /// A publisher that nobody else has.
-    pub(super) fn fresh(&self, topic: &str) -> Publisher {
-        self.make(topic, self.batch_messages)
-    }
-
-    /// A publisher that sends every message alone.
-    pub(super) fn alone(&self, topic: &str) -> Publisher {
-        self.make(topic, 1)
-    }
-
-    fn make(&self, topic: &str, messages: u32) -> Publisher {
+    /// A publisher that nobody else has, for requests of so many messages.
+    pub(super) fn fresh(&self, topic: &str, messages: u32) -> Publisher {
         // Hedging stays off: it sends messages twice.
         self.base
             .publisher(topic)
