@@ -180,10 +180,15 @@ async fn a_silent_service_costs_no_more_than_the_timeout_and_nothing_comes_late(
         assert!(start.elapsed() < config.timeout + Duration::from_millis(500), "{:?}", start.elapsed());
         assert_eq!(outcomes[0].kind(), "unknown");
         assert_eq!(outcomes[198].kind(), "busy", "it was surely not sent");
-        assert!(sink.ready().await.is_err());
+        // Each of the two leaves the connection behind by itself.
+        if !ordered {
+            assert!(sink.ready().await.is_err());
+        }
         // The black hole keeps what it swallowed, so the old connection is of no use any more.
         place.proxy.set(Mode::Pass);
-        eventually(PATIENCE, || async { sink.ready().await.is_ok() }).await;
+        if !ordered {
+            eventually(PATIENCE, || async { sink.ready().await.is_ok() }).await;
+        }
         eventually(PATIENCE, || async { kinds(&sink.publish(&[keyed(1_000, "k")]).await) == ["accepted"] }).await;
         assert_eq!(place.arrivals().await.len(), 2, "what was given up did not come later");
     }
