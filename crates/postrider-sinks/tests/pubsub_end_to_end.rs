@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use postrider_core::{Dispatcher, Message};
+use postrider_core::{Dispatcher, Message, Order};
 use postrider_sinks::PubsubSink;
 use postrider_store::{Names, SqliteStore};
 use pubsub_support::{Kind, Place};
@@ -17,8 +17,10 @@ use serde::Deserialize;
 use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use testkit::brokers::pubsub::PROJECT;
+use testkit::eventually;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 use uuid::Uuid;
 
 const MESSAGES: usize = 250;
@@ -153,4 +155,45 @@ async fn everything_arrives_byte_for_byte_at_a_python_consumer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_arrives_by_way_of_the_fake_as_well() {
     everything_arrives(Kind::Fake, false).await;
+}
+
+/// Many messages of a key are in one call, because the sink keeps their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn r59_t25_a_key_arrives_in_its_order_through_failures() {
+    let place = Place::start(Kind::Fake).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = SqliteConnectOptions::new().filename(directory.path().join("outbox.db"));
+    let store = SqliteStore::open_with(options.clone(), Names::default()).await.expect("the file opens");
+    store.migrate().await.expect("the migrations run");
+    let producers = SqlitePool::connect_with(options).await.expect("the file opens");
+    let mut transaction = producers.begin().await.expect("a transaction");
+    for number in 0..150 {
+        let message = Message::json("shop", "order.placed", &number).key("k");
+        store.outbox().enqueue(&mut transaction, message).await.expect("enqueued");
+    }
+    transaction.commit().await.expect("committed");
+
+    let mut config = place.config(true);
+    (config.timeout, config.batch_messages) = (Duration::from_secs(8), 10);
+    let sink = PubsubSink::connect(&config, place.topic.parse().expect("a destination")).expect("a sink");
+    let dispatcher = Dispatcher::builder(store, sink).order(Order::Key);
+    let dispatcher = dispatcher.backoff(Duration::from_millis(5), Duration::from_millis(20));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(dispatcher.build().expect("a dispatcher").run(stop.clone()));
+    let patience = Duration::from_secs(30);
+    for (requests, code) in [(2, Code::Unavailable), (6, Code::DeadlineExceeded), (10, Code::PermissionDenied)] {
+        eventually(patience, || async { place.fake().requests().len() >= requests }).await;
+        place.fake().fail("k", code, 1);
+    }
+    let numbers = async || {
+        let arrivals = place.arrivals().await;
+        arrivals.iter().map(|arrival| serde_json::from_slice(&arrival.body).expect("a number")).collect::<Vec<u32>>()
+    };
+    eventually(patience, || async { numbers().await.len() >= 150 }).await;
+    stop.cancel();
+    let _ = running.await.expect("the dispatcher ends");
+    assert_eq!(numbers().await, (0..150).collect::<Vec<_>>());
+    let requests = place.fake().requests();
+    assert_eq!(requests.iter().filter(|request| !request.accepted).count(), 3, "each failure was met");
+    assert!(requests.len() < 50, "{} requests, with ten messages each", requests.len());
 }

@@ -86,6 +86,8 @@ async fn publish(endpoint: &str, authority: &Authority, key: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn publishes_one_message() {
     let Ok(endpoint) = std::env::var("POSTRIDER_TEST_ENDPOINT") else { return };
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false).finish();
+    tracing::subscriber::set_global_default(log).expect("the only one");
     let mut config = PubsubConfig::default();
     config.project = PROJECT.into();
     config.endpoint = Some(endpoint);
@@ -105,11 +107,15 @@ async fn certificates_are_verified_and_the_key_of_an_account_is_enough() {
     let private = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("an RSA key").serialize_pem();
     let key = serde_json::json!({
         "type": "service_account", "project_id": PROJECT, "client_email": "relay@example.com", "private_key_id": "1",
-        "private_key": private,
+        "private_key": &private,
     });
     let key = key.to_string();
 
     let text = publish(&format!("https://localhost:{good}"), &ours, &key).await;
+    assert!(text.contains("TRACE"), "the log was listened to");
+    let secret =
+        |line: &&str| line.contains("eyJ") || private.lines().any(|part| part.len() > 20 && line.contains(part));
+    assert_eq!(text.lines().find(secret), None, "tokens and keys are in no log");
     assert!(text.contains("published: [Accepted] ready: Ok(())"), "{text}");
     assert_eq!(fake.requests().len(), 1);
     for (endpoint, authority) in

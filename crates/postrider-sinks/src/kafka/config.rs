@@ -201,6 +201,11 @@ impl KafkaConfig {
             let what = format!("{} is not from {least} to {most}", self.max_message_bytes);
             found.push(ConfigProblem::new("max_message_bytes", what));
         }
+        let queue = self.options.get(option::QUEUE_KBYTES).and_then(|kbytes| kbytes.parse::<usize>().ok());
+        if queue.is_some_and(|kbytes| kbytes.saturating_mul(1024) < self.max_message_bytes) {
+            let what = "it is less than max_message_bytes, so the largest messages would never find room; make it more";
+            found.push(ConfigProblem::new(option::field(option::QUEUE_KBYTES), what));
+        }
         if !(SHORTEST_CONNECT..=LONGEST).contains(&self.connect_timeout) {
             found.push(ConfigProblem::new("connect_timeout", "it must be at least one second and at most one hour"));
         }
@@ -284,6 +289,8 @@ mod tests {
         assert_eq!(problem(|c| c.connect_timeout = Duration::from_millis(999)), "connect_timeout");
         assert_eq!(problem(|c| c.connect_timeout = Duration::from_secs(9)), "connect_timeout");
         assert_eq!(problem(|c| c.timeout = Duration::from_secs(4)), "timeout");
+        let queue = |c: &mut KafkaConfig| c.options = [(option::QUEUE_KBYTES.into(), "1023".into())].into();
+        assert_eq!(problem(queue), "options.queue.buffering.max.kbytes", "a message of 1 MB would wait for ever");
         assert_eq!(problem(|c| c.options = [("acks".into(), "1".into())].into()), "options.acks");
     }
 

@@ -26,11 +26,13 @@ const SETTINGS: [(&str, &str); 16] = [
     ("socket.connection.setup.timeout.ms", "connect_timeout"),
 ];
 
-const PROMISES: [&str; 18] = [
+const PROMISES: [&str; 20] = [
     "acks",
     "request.required.acks",
     "enable.idempotence",
     "enable.gapless.guarantee",
+    // Without reports of success every message would be sent for ever.
+    "delivery.report.only.error",
     "max.in.flight",
     "max.in.flight.requests.per.connection",
     "retries",
@@ -43,19 +45,26 @@ const PROMISES: [&str; 18] = [
     "transactional.id",
     "allow.auto.create.topics",
     "topic.metadata.propagation.max.ms",
+    // A connection on which an answer was waited for in vain must end.
+    "socket.max.fails",
     "enable.ssl.certificate.verification",
     "ssl.endpoint.identification.algorithm",
 ];
 
-const OTHER: [&str; 7] = [
+const OTHER: [&str; 9] = [
     "builtin.features",
     "debug",
+    "default_topic_conf",
+    "enabled_events",
     "log_level",
     "log.queue",
     "plugin.library.paths",
     "statistics.interval.ms",
-    "test.mock.num.brokers",
+    "ut_handle_ProduceResponse",
 ];
+
+/// How much waits in the producer at most.
+pub(super) const QUEUE_KBYTES: &str = "queue.buffering.max.kbytes";
 
 /// Of TLS, an operator may choose the algorithms and the list of revoked certificates.
 const TLS: [&str; 4] = ["ssl.cipher.suites", "ssl.crl.location", "ssl.curves.list", "ssl.sigalgs.list"];
@@ -76,7 +85,14 @@ pub(super) fn field(name: &str) -> String {
     format!("options.{}", name.escape_default())
 }
 
+/// librdkafka takes properties of topics with `topic.` before them as well.
+const OF_TOPICS: &str = "topic.";
+
 fn refused(name: &str) -> Option<String> {
+    refused_by_name(name).or_else(|| refused_by_name(name.strip_prefix(OF_TOPICS)?))
+}
+
+fn refused_by_name(name: &str) -> Option<String> {
     if let Some((_, setting)) = SETTINGS.iter().find(|(property, _)| *property == name) {
         return Some(format!("use the setting {setting} for this"));
     }
@@ -92,7 +108,8 @@ fn refused(name: &str) -> Option<String> {
         );
     }
     let callback = name.ends_with("_cb") || name.contains("opaque") || name == "interceptors";
-    if callback || OTHER.contains(&name) || name.is_empty() || name.contains('\0') {
+    let test = name.starts_with("test.");
+    if callback || test || OTHER.contains(&name) || name.is_empty() || name.contains('\0') {
         return Some("this property is of no use here; remove it".into());
     }
     None
@@ -127,13 +144,26 @@ mod tests {
             "plugin.library.paths",
             "debug",
             "dr_msg_cb",
+            "delivery.report.only.error",
+            "enabled_events",
+            "socket.max.fails",
+            "test.mock.broker.rtt",
+            "topic.acks",
+            "topic.message.timeout.ms",
+            "topic.partitioner",
         ] {
             let found = problems(&[(name.to_owned(), "canary".to_owned())].into());
             let [problem] = found.as_slice() else { panic!("{name} is not refused") };
             assert_eq!(problem.field, format!("options.{name}"));
             assert!(!problem.to_string().contains("canary"));
         }
-        let good = ["batch.size", "queue.buffering.max.messages", "metadata.max.age.ms", "ssl.cipher.suites"];
+        let good = [
+            "batch.size",
+            "queue.buffering.max.messages",
+            "metadata.max.age.ms",
+            "topic.metadata.refresh.interval.ms",
+            "ssl.cipher.suites",
+        ];
         assert_eq!(problems(&good.map(|name| (name.to_owned(), "1".to_owned())).into()), []);
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Failure {
     pub(super) code: Code,
     /// Whether librdkafka had found a partition for it.
     pub(super) placed: bool,
+    /// The last problem of the connection at that time, if there was one.
+    pub(super) trouble: Option<Code>,
 }
 
 impl Failure {
@@ -43,14 +45,9 @@ impl Failure {
         matches!(self.code, MessageSizeTooLarge | MessageBatchTooLarge | InvalidRecord | InvalidDifferentRecord)
     }
 
-    /// Whether the producer is of no use any more.
-    pub(super) fn is_fatal(self) -> bool {
-        matches!(self.code, Fatal | GaplessGuarantee | Fenced | OutOfOrderSequenceNumber)
-    }
-
-    /// The outcome; `trouble` is the last problem of the connection, if there is one.
-    pub(super) fn outcome(self, trouble: Option<Code>) -> Outcome {
-        let code = self.code;
+    /// The outcome.
+    pub(super) fn outcome(self) -> Outcome {
+        let Self { code, trouble, .. } = self;
         match code {
             MessageSizeTooLarge | MessageBatchTooLarge => {
                 Outcome::Reject(format!("it is larger than Kafka or max_message_bytes allows ({code})"))
@@ -138,14 +135,14 @@ mod tests {
             (Unknown, true, "unknown"),
             (QueueFull, true, "busy"),
         ] {
-            assert_eq!(Failure { code, placed }.outcome(None).kind(), expected, "{code}");
+            assert_eq!(Failure { code, placed, trouble: None }.outcome().kind(), expected, "{code}");
         }
     }
 
     #[test]
     fn the_last_problem_of_the_connection_is_told() {
-        let failure = Failure { code: MessageTimedOut, placed: true };
-        let Outcome::Unknown(why) = failure.outcome(Some(AllBrokersDown)) else { panic!("it is unknown") };
+        let failure = Failure { code: MessageTimedOut, placed: true, trouble: Some(AllBrokersDown) };
+        let Outcome::Unknown(why) = failure.outcome() else { panic!("it is unknown") };
         assert!(why.contains("AllBrokersDown"), "{why}");
     }
 }

@@ -1,9 +1,12 @@
-//! The producer, its reports, and its successor after a fatal error.
+//! The producer, its reports, and its successor after a fatal error or too many topics.
+//!
+//! librdkafka forgets no topic that it was ever given a message for, and asks the brokers every second for all of those that
+//! are not there. Topics may come from data, so a producer that has seen too many is replaced.
 //!
 //! librdkafka's threads end with the producer; what is outstanding then is purged. That takes up to about a second and is
 //! done on a thread of its own, so that no task of the runtime waits for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::ClientConfig;
@@ -29,15 +32,13 @@ pub(super) struct Ticket {
 pub(super) struct Context {
     name: String,
     trouble: Mutex<Option<Code>>,
-    fatal: AtomicBool,
     /// Rung when a message has left the queue.
     pub(super) room: Notify,
 }
 
 impl Context {
     fn new(name: &str) -> Self {
-        let room = Notify::new();
-        Self { name: name.to_owned(), trouble: Mutex::new(None), fatal: AtomicBool::new(false), room }
+        Self { name: name.to_owned(), trouble: Mutex::new(None), room: Notify::new() }
     }
 
     /// The last problem of the connection, if nothing was delivered since.
@@ -67,9 +68,6 @@ impl ClientContext for Context {
     /// Comes more than once for one problem.
     fn error(&self, error: KafkaError, reason: &str) {
         let Some(code) = error.rdkafka_error_code() else { return };
-        if code == Code::Fatal {
-            self.fatal.store(true, Ordering::Relaxed);
-        }
         let news = {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             // Of one outage come many errors; a cause is worth more than that a connection broke.
@@ -102,7 +100,7 @@ impl ProducerContext for Context {
             Ok(_) => Ok(()),
             Err((error, message)) => {
                 let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
-                Err(Failure { code, placed: message.partition() >= 0 })
+                Err(Failure { code, placed: message.partition() >= 0, trouble: self.trouble() })
             }
         };
         if report.is_ok() {
@@ -114,14 +112,19 @@ impl ProducerContext for Context {
     }
 }
 
+/// The most topics from data that a producer is used for.
+const MOST_TOPICS: usize = 10_000;
+
 /// A producer of librdkafka.
 pub(super) struct Producer {
     inner: Option<ThreadedProducer<Context>>,
+    /// Those from data that it was given messages for.
+    topics: Mutex<HashSet<String>>,
 }
 
 impl Producer {
     pub(super) fn new(name: &str, properties: &ClientConfig) -> KafkaResult<Self> {
-        Ok(Self { inner: Some(properties.create_with_context(Context::new(name))?) })
+        Ok(Self { inner: Some(properties.create_with_context(Context::new(name))?), topics: Mutex::default() })
     }
 
     /// There is one until the drop.
@@ -133,15 +136,21 @@ impl Producer {
         self.get().and_then(|inner| inner.client().context().trouble())
     }
 
-    /// Marks it as broken, so that it is replaced at the next use.
-    pub(super) fn give_up(&self) {
-        if let Some(inner) = self.get() {
-            inner.client().context().fatal.store(true, Ordering::Relaxed);
+    /// Notes that it was given a message for a topic from data.
+    pub(super) fn note(&self, topic: &str) {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        if !topics.contains(topic) {
+            topics.insert(topic.to_owned());
         }
     }
 
-    fn is_broken(&self) -> bool {
-        self.get().is_some_and(|inner| inner.client().context().fatal.load(Ordering::Relaxed))
+    fn has_seen_too_many_topics(&self) -> bool {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner).len() >= MOST_TOPICS
+    }
+
+    /// The fatal error that ended it. Errors of messages alone do not tell: most of idempotence are mended by librdkafka.
+    fn fatal(&self) -> Option<Code> {
+        self.get().and_then(|inner| inner.client().fatal_error()).map(|(code, _)| code)
     }
 
     /// Ends what is outstanding; the reports come at once.
@@ -161,7 +170,7 @@ impl Drop for Producer {
     }
 }
 
-/// The place of a producer: made at its first use, and made anew when it is broken.
+/// The place of a producer: made at its first use, and made anew when it is of no use any more.
 pub(super) struct Place {
     name: String,
     properties: ClientConfig,
@@ -176,20 +185,44 @@ impl Place {
     /// The producer that is to be used now.
     pub(super) fn producer(&self) -> Result<Arc<Producer>, String> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(producer) = current.as_ref().filter(|producer| !producer.is_broken()) {
-            return Ok(producer.clone());
-        }
-        if let Some(broken) = current.take() {
-            let fatal = broken.get().and_then(|inner| inner.client().fatal_error());
-            let code = fatal.map_or(Code::Fatal, |(code, _)| code);
-            warn!(sink = self.name, %code, "the producer met a fatal error and is replaced");
-            metrics::counter!("postrider_kafka_producer_replacements_total", "sink" => self.name.clone()).increment(1);
-            broken.purge();
+        if let Some(old) = current.take() {
+            if let Some(code) = old.fatal() {
+                warn!(sink = self.name, %code, "the producer met a fatal error and is replaced");
+                metrics::counter!("postrider_kafka_producer_replacements_total", "sink" => self.name.clone())
+                    .increment(1);
+                old.purge();
+            } else if old.has_seen_too_many_topics() {
+                // It ends with the last call that uses it.
+                debug!(sink = self.name, "the producer has seen too many topics and is replaced");
+            } else {
+                *current = Some(old.clone());
+                return Ok(old);
+            }
         }
         // The settings were tried when the client was made; files may have changed since.
         let made = Producer::new(&self.name, &self.properties);
         let made = Arc::new(made.map_err(|_| "no producer can be made; check the files of tls")?);
         *current = Some(made.clone());
         Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s21_a_producer_that_has_seen_too_many_topics_is_replaced() {
+        let place = Place::new("kafka", ClientConfig::new());
+        let first = place.producer().expect("it connects to nothing");
+        for number in 1..MOST_TOPICS {
+            first.note(&format!("topic-{number}"));
+            first.note("topic-1");
+        }
+        assert!(Arc::ptr_eq(&first, &place.producer().expect("one")), "not yet");
+        first.note("one more");
+        let second = place.producer().expect("another");
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(Arc::ptr_eq(&second, &place.producer().expect("the same")));
     }
 }

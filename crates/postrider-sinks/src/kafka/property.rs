@@ -13,12 +13,20 @@ use crate::problem::ConfigProblem;
 /// has run out, and nobody would know of what.
 const RETRIES: &str = "5";
 
+/// librdkafka's own limit for requests other than those with messages, if nobody says something else.
+const LONGEST_REQUEST: Duration = Duration::from_secs(60);
+/// How much waits in a producer at most; there is always room for two messages.
+const QUEUE_BYTES: usize = 256 * 1024 * 1024;
+
 /// All properties of a producer. Its text form holds the password: do not print it.
 pub(super) fn of(config: &KafkaConfig) -> Result<ClientConfig, ConfigProblem> {
     let mut all = ClientConfig::new();
     all.set_log_level(RDKafkaLogLevel::Info);
-    // After an outage nobody should wait for long. Memory is bounded, and so are the waits between attempts.
-    all.set("reconnect.backoff.max.ms", "1000").set("queue.buffering.max.kbytes", "262144");
+    // After an outage nobody should wait for long: neither between attempts, nor for what was asked on a connection that the
+    // network has lost without a word. Memory is bounded.
+    all.set("reconnect.backoff.max.ms", "1000")
+        .set("socket.timeout.ms", config.timeout.min(LONGEST_REQUEST).as_millis().to_string())
+        .set("queue.buffering.max.kbytes", (QUEUE_BYTES.max(2 * config.max_message_bytes) / 1024).to_string());
     for (name, value) in &config.options {
         all.set(name, value);
     }
@@ -134,5 +142,46 @@ impl Compression {
             Self::Snappy => "snappy",
             Self::Zstd => "zstd",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setting::Secret;
+
+    #[test]
+    fn the_promises_are_set_whatever_an_operator_writes() {
+        let mut config = KafkaConfig { brokers: vec!["a:1".into(), "b:2".into()], ..KafkaConfig::default() };
+        (config.protocol, config.sasl_mechanism) = (Protocol::SaslSsl, SaslMechanism::ScramSha256);
+        (config.username, config.password) = (Some("user".into()), Some(Secret::new("word")));
+        // They are refused before, and would have no effect.
+        config.options =
+            [("acks", "0"), ("enable.idempotence", "false"), ("message.timeout.ms", "0"), ("batch.size", "9")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+        let all = of(&config).expect("good");
+        for (name, value) in [
+            ("bootstrap.servers", "a:1,b:2"),
+            ("acks", "all"),
+            ("enable.idempotence", "true"),
+            ("max.in.flight.requests.per.connection", "5"),
+            ("partitioner", "murmur2_random"),
+            ("allow.auto.create.topics", "false"),
+            ("message.timeout.ms", "4125"),
+            ("request.timeout.ms", "4125"),
+            ("socket.timeout.ms", "8000"),
+            ("queue.buffering.max.kbytes", "262144"),
+            ("batch.size", "9"),
+            ("security.protocol", "sasl_ssl"),
+            ("sasl.mechanism", "SCRAM-SHA-256"),
+            ("enable.ssl.certificate.verification", "true"),
+            ("ssl.endpoint.identification.algorithm", "https"),
+        ] {
+            assert_eq!(all.get(name), Some(value), "{name}");
+        }
+        config.max_message_bytes = 1_000_000_000;
+        let kbytes = of(&config).expect("good").get("queue.buffering.max.kbytes").map(str::to_owned);
+        assert_eq!(kbytes.as_deref(), Some("1953125"), "there is room for the largest");
     }
 }

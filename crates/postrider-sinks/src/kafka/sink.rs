@@ -69,7 +69,7 @@ impl KafkaClient {
         trial.remove("bootstrap.servers");
         Producer::new(&name, &trial).map_err(|error| property::problem(config, &error))?;
         let mut alone = many.clone();
-        alone.set("batch.num.messages", "1").set("client.id", format!("{}-alone", config.client_id));
+        alone.set("batch.num.messages", "1");
         let shared = Shared {
             form: Form::new(config.format, &config.source, CLOUDEVENTS)?,
             many: Place::new(&name, many),
@@ -113,73 +113,110 @@ impl fmt::Debug for KafkaSink {
     }
 }
 
+type Report = (usize, Result<(), Failure>);
+
 /// One call of publish: what is known of each message so far, and until when.
 struct Call<'a> {
     batch: &'a [ClaimedMessage],
-    results: Vec<Option<Result<(), Failure>>>,
-    refused: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<Outcome>>,
+    /// Which messages were sent again, each in a request of its own, and the producer that lives until their reports.
+    alone: Vec<Option<Arc<Producer>>>,
+    reports: UnboundedSender<Report>,
+    received: UnboundedReceiver<Report>,
+    /// How many reports are still to come.
+    outstanding: usize,
     /// Until when messages are given to librdkafka.
     give_until: Instant,
     /// Until when reports are waited for.
     end: Instant,
 }
 
-type Reports = UnboundedSender<(usize, Result<(), Failure>)>;
+impl<'a> Call<'a> {
+    fn new(batch: &'a [ClaimedMessage], config: &KafkaConfig) -> Self {
+        let now = Instant::now();
+        let (reports, received) = unbounded_channel();
+        Self {
+            batch,
+            outcomes: vec![None; batch.len()],
+            alone: vec![None; batch.len()],
+            reports,
+            received,
+            outstanding: 0,
+            give_until: now + config.patience(),
+            end: now + config.timeout,
+        }
+    }
+}
 
 impl KafkaSink {
-    /// Gives messages to a producer and waits for their reports.
-    async fn pass(&self, call: &mut Call<'_>, place: &Place, which: impl Iterator<Item = usize>) {
-        let producer = match place.producer() {
-            Ok(producer) => producer,
-            Err(why) => {
-                which.for_each(|at| call.refused[at] = Some(Outcome::retry(&why)));
-                return;
-            }
-        };
-        let (reports, received) = unbounded_channel();
+    /// Gives all messages to the producer that sends them together.
+    async fn give_all(&self, call: &mut Call<'_>, producer: &Producer) {
         let batch = call.batch;
         // What could not be given for now, and why; the rest of its key waits for it.
         let mut held = HashMap::<&str, Outcome>::new();
-        for at in which {
-            call.results[at] = None;
-            let message = &batch[at];
+        for (at, message) in batch.iter().enumerate() {
+            // A batch of large messages must not keep a thread of the runtime from everything else.
+            tokio::task::consume_budget().await;
             let key = message.key.as_deref();
             let given = match key.and_then(|key| held.get(key)) {
                 Some(outcome) => Err(outcome.clone()),
-                None => self.give(&producer, message, at, &reports, call.give_until).await,
+                None => self.give(call, producer, at).await,
             };
             if let Err(outcome) = given {
                 // What will never be sent holds up nothing.
                 if !matches!(outcome, Outcome::Unsendable(_) | Outcome::Reject(_)) {
                     held.extend(key.map(|key| (key, outcome.clone())));
                 }
-                call.refused[at] = Some(outcome);
+                call.outcomes[at] = Some(outcome);
             }
-        }
-        drop(reports);
-        self.collect(call, received).await;
-        if call.results.iter().flatten().any(|result| result.is_err_and(Failure::is_fatal)) {
-            producer.give_up();
         }
     }
 
+    /// Waits for reports. What was refused together with others is given again at once, and does not wait for the rest.
+    async fn collect(&self, call: &mut Call<'_>) {
+        while call.outstanding > 0 {
+            // Without a report until then, nobody knows.
+            let Ok(Some((at, report))) = timeout_at(call.end, call.received.recv()).await else { return };
+            call.outstanding -= 1;
+            let outcome = match report {
+                Ok(()) => Outcome::Accepted,
+                Err(failure) if failure.may_be_anothers() && call.alone[at].is_none() => {
+                    match self.give_alone(call, at).await {
+                        Ok(()) => continue,
+                        Err(outcome) => outcome,
+                    }
+                }
+                Err(failure) => failure.outcome(),
+            };
+            call.outcomes[at] = Some(outcome);
+        }
+    }
+
+    /// Gives a message to the producer that sends each in a request of its own.
+    async fn give_alone(&self, call: &mut Call<'_>, at: usize) -> Result<(), Outcome> {
+        if Instant::now() >= call.give_until {
+            let why = "it was refused with others in one request, and there was no time to send it alone";
+            return Err(Outcome::retry(why));
+        }
+        let producer = self.shared.alone.producer().map_err(Outcome::retry)?;
+        call.alone[at] = Some(producer.clone());
+        self.give(call, &producer, at).await
+    }
+
     /// Gives one message to librdkafka, and waits for room if there is none.
-    async fn give(
-        &self,
-        producer: &Producer,
-        message: &ClaimedMessage,
-        at: usize,
-        reports: &Reports,
-        until: Instant,
-    ) -> Result<(), Outcome> {
+    async fn give(&self, call: &mut Call<'_>, producer: &Producer, at: usize) -> Result<(), Outcome> {
+        let message = &call.batch[at];
         let topic = topic::of(&self.destination, message).map_err(Outcome::Unsendable)?;
         let content = self.form.content(message).map_err(Outcome::Unsendable)?;
         let Some(inner) = producer.get() else { return Err(Outcome::retry("the producer is gone")) };
+        if !self.destination.is_fixed() {
+            producer.note(&topic);
+        }
         let mut headers = OwnedHeaders::new_with_capacity(content.headers.len());
         for (name, value) in &content.headers {
             headers = headers.insert(Header { key: name, value: Some(value.as_bytes()) });
         }
-        let mut record = BaseRecord::with_opaque_to(&topic, Box::new(Ticket { at, reports: reports.clone() }))
+        let mut record = BaseRecord::with_opaque_to(&topic, Box::new(Ticket { at, reports: call.reports.clone() }))
             .payload(&*content.body)
             .timestamp(message.created_at_micros.max(0) / 1_000)
             .headers(headers);
@@ -187,51 +224,47 @@ impl KafkaSink {
         if let Some(key) = message.key.as_deref().filter(|key| !key.is_empty()) {
             record = record.key(key.as_bytes());
         }
-        loop {
+        // What is given later could be sent after the end of the call.
+        while Instant::now() < call.give_until {
             let room = inner.client().context().room.notified();
             let (error, again) = match inner.send(record) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    call.outstanding += 1;
+                    return Ok(());
+                }
                 Err(refused) => refused,
             };
             let code = code(&error);
-            if code != Code::QueueFull || Instant::now() >= until {
+            if code != Code::QueueFull {
                 return Err(Self::not_given(producer, code));
             }
             record = again;
             let _ = timeout(LOOK_AGAIN, room).await;
         }
+        Err(Self::not_given(producer, Code::QueueFull))
     }
 
     /// The outcome of a message that librdkafka did not even take.
     fn not_given(producer: &Producer, code: Code) -> Outcome {
-        let failure = Failure { code, placed: false };
-        if failure.is_fatal() {
-            producer.give_up();
+        if code == Code::Fatal {
             return Outcome::retry("nothing was sent: the producer met a fatal error and is replaced");
         }
-        match failure.outcome(producer.trouble()) {
+        match (Failure { code, placed: false, trouble: producer.trouble() }).outcome() {
             Outcome::Unknown(why) => Outcome::retry(format!("nothing was sent: {why}")),
             outcome => outcome,
-        }
-    }
-
-    async fn collect(&self, call: &mut Call<'_>, mut received: UnboundedReceiver<(usize, Result<(), Failure>)>) {
-        // Without a report until then, nobody knows. The channel ends with the last ticket.
-        while let Ok(Some((at, result))) = timeout_at(call.end, received.recv()).await {
-            call.results[at] = Some(result);
         }
     }
 }
 
 impl Shared {
     /// Asks for the metadata of a topic, or of the cluster, on a thread of its own: librdkafka blocks.
-    async fn ask(&self, permit: OwnedSemaphorePermit, topic: Option<String>) -> Result<(), String> {
-        let limit = self.config.connect_timeout;
+    async fn ask(&self, permit: OwnedSemaphorePermit, topic: Option<String>, end: Instant) -> Result<(), String> {
         let producer = self.many.producer()?;
         let asked = tokio::task::spawn_blocking(move || {
             // Also when nobody waits any more, there is no second thread before this one has ended.
             let _permit = permit;
             let Some(inner) = producer.get() else { return Err("the producer is gone".into()) };
+            let limit = end.saturating_duration_since(Instant::now());
             match inner.client().fetch_metadata(topic.as_deref(), limit) {
                 Ok(metadata) => metadata.topics().iter().filter(|_| topic.is_some()).try_for_each(usable),
                 Err(error) => {
@@ -246,8 +279,8 @@ impl Shared {
 
 fn usable(topic: &rdkafka::metadata::MetadataTopic) -> Result<(), String> {
     if let Some(error) = topic.error() {
-        let failure = Failure { code: Code::from(error), placed: true };
-        return match failure.outcome(None) {
+        let failure = Failure { code: Code::from(error), placed: true, trouble: None };
+        return match failure.outcome() {
             Outcome::Retry { why, .. } | Outcome::Unknown(why) | Outcome::Reject(why) => Err(why),
             outcome => Err(outcome.kind().into()),
         };
@@ -269,48 +302,22 @@ impl Sink for KafkaSink {
     }
 
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
-        let (config, now) = (&self.shared.config, Instant::now());
-        let mut call = Call {
-            batch,
-            results: vec![None; batch.len()],
-            refused: vec![None; batch.len()],
-            give_until: now + config.patience(),
-            end: now + config.timeout,
+        let mut call = Call::new(batch, &self.shared.config);
+        let producer = match self.shared.many.producer() {
+            Ok(producer) => producer,
+            Err(why) => return vec![Outcome::retry(why); batch.len()],
         };
-        self.pass(&mut call, &self.shared.many, 0..batch.len()).await;
-        let suspect =
-            |result: &Option<Result<(), Failure>>| matches!(result, Some(Err(failure)) if failure.may_be_anothers());
-        let suspects: Vec<usize> = (0..batch.len()).filter(|at| suspect(&call.results[*at])).collect();
-        if !suspects.is_empty() && Instant::now() < call.give_until {
-            self.pass(&mut call, &self.shared.alone, suspects.into_iter()).await;
-        } else {
-            for at in suspects {
-                let why = "it was refused with others in one request, and there was no time to send it alone";
-                call.refused[at] = Some(Outcome::retry(why));
-            }
-        }
-        self.outcomes(call)
+        self.give_all(&mut call, &producer).await;
+        self.collect(&mut call).await;
+        let silence = || Outcome::Unknown("librdkafka reported nothing within timeout".into());
+        call.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(silence)).collect()
     }
 
     /// Whether the topic is there (or the cluster, if topics come from data), with a leader, and may be written to.
     async fn ready(&self) -> Result<(), String> {
-        let limit = self.shared.config.connect_timeout;
-        let permit = timeout(limit, self.shared.asking.clone().acquire_owned()).await.ok().and_then(Result::ok);
+        let end = Instant::now() + self.shared.config.connect_timeout;
+        let permit = timeout_at(end, self.shared.asking.clone().acquire_owned()).await.ok().and_then(Result::ok);
         let permit = permit.ok_or("Kafka does not answer within connect_timeout")?;
-        self.shared.ask(permit, self.destination.is_fixed().then(|| self.destination.to_string())).await
-    }
-}
-
-impl KafkaSink {
-    fn outcomes(&self, call: Call<'_>) -> Vec<Outcome> {
-        let trouble = self.shared.many.producer().ok().and_then(|producer| producer.trouble());
-        let each = call.refused.into_iter().zip(call.results);
-        each.map(|(refused, result)| match (refused, result) {
-            (Some(outcome), _) => outcome,
-            (None, Some(Ok(()))) => Outcome::Accepted,
-            (None, Some(Err(failure))) => failure.outcome(trouble),
-            (None, None) => Outcome::Unknown("librdkafka reported nothing within timeout".into()),
-        })
-        .collect()
+        self.shared.ask(permit, self.destination.is_fixed().then(|| self.destination.to_string()), end).await
     }
 }

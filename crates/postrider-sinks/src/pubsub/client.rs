@@ -118,14 +118,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The publisher of a topic, for so many messages with an ordering key.
-    pub(super) fn publisher(&self, topic: &str, ordered: usize) -> Publisher {
-        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).of(topic, ordered)
+    /// The publisher of a topic, for messages without an ordering key.
+    pub(super) fn publisher(&self, topic: &str) -> Publisher {
+        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).of(topic)
     }
 
-    /// A publisher that sends every message alone.
-    pub(super) fn alone(&self, topic: &str) -> Publisher {
-        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).alone(topic)
+    /// A publisher that nobody else has, for one request of so many messages.
+    pub(super) fn fresh(&self, topic: &str, messages: usize) -> Publisher {
+        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+        self.publishers.lock().unwrap_or_else(PoisonError::into_inner).fresh(topic, messages)
     }
 }
 

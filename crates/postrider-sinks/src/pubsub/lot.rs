@@ -62,26 +62,25 @@ impl<'a> Trip<'a> {
 
     /// Sends a lot and answers an outcome for each place.
     pub(super) async fn deliver(&self, lot: Lot) -> Settled {
-        let ordered = if lot.key.is_empty() { 0 } else { lot.entries.len() };
-        let publisher = self.connection.publisher(&lot.topic, ordered);
         let requests = cut(&lot.entries, self.shared.config.batch_messages as usize, lot.topic.len());
         if lot.key.is_empty() {
+            let publisher = self.connection.publisher(&lot.topic);
             let sent = requests.into_iter().map(|request| self.unordered(&lot, &publisher, request));
             return join_all(sent).await.into_iter().flatten().collect();
         }
-        self.ordered(&lot, &publisher, requests).await
+        self.ordered(&lot, requests).await
     }
 
     async fn unordered(&self, lot: &Lot, publisher: &Publisher, request: &[Entry]) -> Settled {
         let answers = self.send(publisher, request).await;
         let again = request.iter().zip(answers).map(async |(entry, answer)| match answer {
             Answer::Is(outcome) => (entry.at, outcome),
-            Answer::Refused => (entry.at, self.alone(lot, &self.connection.alone(&lot.topic), entry).await),
+            Answer::Refused => (entry.at, self.alone(lot, entry).await),
         });
         join_all(again).await
     }
 
-    async fn ordered(&self, lot: &Lot, publisher: &Publisher, requests: Vec<&[Entry]>) -> Settled {
+    async fn ordered(&self, lot: &Lot, requests: Vec<&[Entry]>) -> Settled {
         let mut settled = Vec::with_capacity(lot.entries.len());
         let mut goes_on = true;
         for request in requests {
@@ -89,7 +88,7 @@ impl<'a> Trip<'a> {
                 settled.extend(request.iter().map(|entry| (entry.at, waits())));
                 continue;
             }
-            let answers = self.send_resumed(publisher, &lot.key, request).await;
+            let answers = self.send(&self.connection.fresh(&lot.topic, request.len()), request).await;
             let refused = answers.iter().position(|answer| *answer == Answer::Refused).unwrap_or(request.len());
             for (entry, answer) in request[..refused].iter().zip(answers) {
                 let Answer::Is(outcome) = answer else { continue };
@@ -104,13 +103,9 @@ impl<'a> Trip<'a> {
     /// Sends messages of a key each alone, as long as it goes on.
     async fn one_by_one(&self, lot: &Lot, entries: &[Entry], goes_on: &mut bool) -> Settled {
         let mut settled = Vec::with_capacity(entries.len());
-        if entries.is_empty() {
-            return settled;
-        }
-        let publisher = self.connection.alone(&lot.topic);
         for entry in entries {
             let outcome = match *goes_on {
-                true => self.alone(lot, &publisher, entry).await,
+                true => self.alone(lot, entry).await,
                 false => waits(),
             };
             *goes_on &= matches!(outcome, Outcome::Accepted | Outcome::Reject(_));
@@ -120,25 +115,13 @@ impl<'a> Trip<'a> {
     }
 
     /// Sends a message alone, so that what is answered is meant for it.
-    async fn alone(&self, lot: &Lot, publisher: &Publisher, entry: &Entry) -> Outcome {
-        let mut answers = self.send_resumed(publisher, &lot.key, std::slice::from_ref(entry)).await;
-        match answers.pop() {
+    async fn alone(&self, lot: &Lot, entry: &Entry) -> Outcome {
+        let publisher = self.connection.fresh(&lot.topic, 1);
+        match self.send(&publisher, std::slice::from_ref(entry)).await.pop() {
             Some(Answer::Is(outcome)) => outcome,
             Some(Answer::Refused) => refused_alone(),
             None => no_time(),
         }
-    }
-
-    /// Sends messages of a key, whatever was before. After a failure the publisher takes nothing of the key until it is
-    /// resumed; and because it tells of the failure before it stops, the first time may have been too early.
-    async fn send_resumed(&self, publisher: &Publisher, key: &str, request: &[Entry]) -> Vec<Answer> {
-        publisher.resume_publish(key);
-        let answers = self.send(publisher, request).await;
-        if answers.iter().any(|answer| *answer != Answer::Is(waits())) {
-            return answers;
-        }
-        publisher.resume_publish(key);
-        self.send(publisher, request).await
     }
 
     /// Sends messages as one request; one answer each.

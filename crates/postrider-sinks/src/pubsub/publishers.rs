@@ -1,7 +1,9 @@
-//! The publishers of a connection: one for each topic, and only so many, because topics may come from data.
+//! The publishers of a connection.
 //!
-//! A publisher keeps a task for every ordering key that it has ever seen. So it is exchanged for a new one after so many
-//! messages with a key; the old one ends when the last of its messages has its answer.
+//! Those of messages without an ordering key are one for each topic, and only so many, because topics may come from data.
+//! A request with an ordering key has a publisher of its own: a publisher keeps a task for every key that it has ever seen,
+//! stops a key after a failure, and would let another call that resumes the key send what comes after the failure. One that
+//! ends with its request has no past, and knows when the request is complete.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +12,6 @@ use google_cloud_pubsub::client::{BasePublisher, Publisher};
 
 /// The most topics with a publisher at the same time.
 const MOST_TOPICS: usize = 128;
-/// The most messages with an ordering key that one publisher gets.
-const MOST_ORDERED: usize = 10_000;
 /// How long a request that is not full waits for more: only until all messages of a lot are there.
 const GATHER: Duration = Duration::from_millis(2);
 /// How large a request becomes at most, unless one message alone is larger.
@@ -27,7 +27,6 @@ pub(super) struct Publishers {
 struct Open {
     publisher: Publisher,
     last_use: u64,
-    ordered: usize,
 }
 
 impl Publishers {
@@ -35,29 +34,24 @@ impl Publishers {
         Self { base, batch_messages, open: HashMap::new(), uses: 0 }
     }
 
-    /// The publisher of a topic, for so many messages with an ordering key.
-    pub(super) fn of(&mut self, topic: &str, ordered: usize) -> Publisher {
+    /// The publisher of a topic, for messages without an ordering key.
+    pub(super) fn of(&mut self, topic: &str) -> Publisher {
         self.uses += 1;
-        if let Some(open) = self.open.get_mut(topic).filter(|open| open.ordered < MOST_ORDERED) {
+        if let Some(open) = self.open.get_mut(topic) {
             open.last_use = self.uses;
-            open.ordered += ordered;
             return open.publisher.clone();
         }
-        if self.open.len() >= MOST_TOPICS && !self.open.contains_key(topic) {
+        if self.open.len() >= MOST_TOPICS {
             let oldest = self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(topic, _)| topic.clone());
             oldest.and_then(|topic| self.open.remove(&topic));
         }
-        let publisher = self.make(topic, self.batch_messages);
-        self.open.insert(topic.to_owned(), Open { publisher: publisher.clone(), last_use: self.uses, ordered });
+        let publisher = self.fresh(topic, self.batch_messages);
+        self.open.insert(topic.to_owned(), Open { publisher: publisher.clone(), last_use: self.uses });
         publisher
     }
 
-    /// A publisher that sends every message alone.
-    pub(super) fn alone(&self, topic: &str) -> Publisher {
-        self.make(topic, 1)
-    }
-
-    fn make(&self, topic: &str, messages: u32) -> Publisher {
+    /// A publisher that nobody else has, for requests of so many messages.
+    pub(super) fn fresh(&self, topic: &str, messages: u32) -> Publisher {
         // Hedging stays off: it sends messages twice.
         self.base
             .publisher(topic)
@@ -90,8 +84,8 @@ mod tests {
     async fn s21_a_million_topics_keep_no_more_than_the_last_ones() {
         let mut publishers = publishers().await;
         for number in 0..5_000 {
-            publishers.of("projects/p/topics/always", 0);
-            publishers.of(&format!("projects/p/topics/t{number}"), 0);
+            publishers.of("projects/p/topics/always");
+            publishers.of(&format!("projects/p/topics/t{number}"));
         }
         assert_eq!(publishers.topics(), MOST_TOPICS);
         assert!(publishers.open.contains_key("projects/p/topics/always"), "what is used stays");
@@ -101,19 +95,5 @@ mod tests {
             tokio::runtime::Handle::current().metrics().num_alive_tasks() < MOST_TOPICS + 20
         })
         .await;
-    }
-
-    #[tokio::test]
-    async fn s21_a_publisher_is_exchanged_before_its_keys_are_too_many() {
-        let mut publishers = publishers().await;
-        publishers.of("t", 1);
-        publishers.of("t", MOST_ORDERED);
-        assert_eq!(publishers.open["t"].ordered, MOST_ORDERED + 1);
-        publishers.of("t", 5);
-        assert_eq!((publishers.open["t"].ordered, publishers.topics()), (5, 1), "a new one");
-        for _ in 0..MOST_ORDERED {
-            publishers.of("t", 0);
-        }
-        assert_eq!(publishers.open["t"].ordered, 5, "what has no key costs nothing");
     }
 }

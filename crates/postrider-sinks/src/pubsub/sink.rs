@@ -96,6 +96,17 @@ impl Sink for PubsubSink {
         MAX_BATCH
     }
 
+    /// With ordering keys, in one topic. If topics come from data, messages of a key may go to several, and those are sent to
+    /// at the same time.
+    fn keeps_order(&self) -> bool {
+        self.shared.config.ordering && self.topics.is_fixed()
+    }
+
+    /// An empty key is no ordering key.
+    fn keeps_order_for(&self, message: &ClaimedMessage) -> bool {
+        self.keeps_order() && message.key.as_deref().is_some_and(|key| !key.is_empty())
+    }
+
     async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
         let start = Instant::now();
         // Whoever gets no other outcome was surely not sent.

@@ -54,9 +54,14 @@ impl Topics {
         Ok(full)
     }
 
+    /// Whether the topic is the same for all messages.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.destination.is_fixed()
+    }
+
     /// The topic, if it is the same for all messages.
     pub(super) fn fixed(&self) -> Option<String> {
-        self.destination.is_fixed().then(|| format!("{}{}", self.before, self.destination.prefix()))
+        self.is_fixed().then(|| format!("{}{}", self.before, self.destination.prefix()))
     }
 
     /// A topic of the project that nobody needs to have made.

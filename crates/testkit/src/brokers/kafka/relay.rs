@@ -135,10 +135,13 @@ async fn requests(
                 let plain = format!("\0{}\0{}", wanted.username, wanted.password);
                 known = request.windows(plain.len()).any(|part| part == plain.as_bytes());
                 let code = if known { 0 } else { SASL_FAILED };
-                // No message, no further bytes, and a session without an end.
-                let end: &[u8] = &[0xff, 0xff, 0, 0, 0, 0];
+                // A broker may put anything into its message, also what nobody should see; no further bytes, and a session
+                // without an end.
+                let text = if known { String::new() } else { format!("no, it is {}", wanted.password) };
+                let length = i16::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+                let end = [&length.to_be_bytes()[..], text.as_bytes(), &[0; 4]].concat();
                 let life: &[u8] = if number(&request, 2) == Some(0) { &[] } else { &[0; 8] };
-                [correlation, &code.to_be_bytes(), end, life].concat()
+                [correlation, &code.to_be_bytes(), &end, life].concat()
             }
             _ if known || kind == API_VERSIONS => {
                 pass(&request, &mut to).await?;
