@@ -61,3 +61,77 @@ impl Actor {
         Self { kind: kind.into(), id: id.into(), details: Map::new() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::UtcOffset;
+
+    use super::*;
+
+    fn text(occurred_at: &str) -> Value {
+        json!({
+            "version": 2, "eventId": "0190b6f1-7c1e-7d2a-9b5e-6f6f0c1d2e3f", "occurredAt": occurred_at,
+            "actor": {"type": "user", "id": "42", "role": "clerk"}, "data": {"order": 7}
+        })
+    }
+
+    fn read(value: &Value) -> Result<EventEnvelope<Value>, serde_json::Error> {
+        serde_json::from_value(value.clone())
+    }
+
+    #[test]
+    fn it_reads_what_it_writes_with_fractions_and_offsets() {
+        for at in [
+            "2026-11-16T07:00:00Z",
+            "2026-11-16T07:00:00.123456Z",
+            "2026-11-16T07:00:00.000000001-03:30",
+            "2026-11-16T12:45:00+05:45",
+            "9999-12-31T23:59:59.999999999Z",
+        ] {
+            let envelope = read(&text(at)).expect(at);
+            assert_eq!(serde_json::to_value(&envelope).expect("JSON"), text(at));
+        }
+        let envelope = read(&text("2026-11-16T08:00:00.25+01:00")).expect("an envelope");
+        assert_eq!(envelope.occurred_at.to_offset(UtcOffset::UTC).hour(), 7, "the moment is what counts");
+        assert_eq!(envelope.occurred_at.nanosecond(), 250_000_000);
+        assert_eq!(envelope.event_id.to_string(), "0190b6f1-7c1e-7d2a-9b5e-6f6f0c1d2e3f");
+    }
+
+    #[test]
+    fn fields_that_a_later_version_adds_are_passed_over_and_details_of_an_actor_are_kept() {
+        let mut later = text("2026-11-16T07:00:00Z");
+        later["causedBy"] = json!({"eventId": "another"});
+        later["event_id"] = json!("not the id");
+        let envelope = read(&later).expect("it is read all the same");
+        assert_eq!((envelope.version, &envelope.data), (2, &json!({"order": 7})));
+        assert_eq!(envelope.actor.expect("one").details["role"], "clerk");
+        let mut without = text("2026-11-16T07:00:00Z");
+        without["actor"] = Value::Null;
+        assert_eq!(read(&without).expect("an envelope").actor, None);
+        let written = serde_json::to_value(read(&without).expect("an envelope")).expect("JSON");
+        assert!(written.get("actor").is_none(), "{written}");
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused() {
+        for (field, wrong) in [
+            ("version", json!(-1)),
+            ("version", json!("2")),
+            ("eventId", json!("7")),
+            ("occurredAt", json!("yesterday")),
+            ("occurredAt", json!("2026-11-16T07:00:00")),
+            ("occurredAt", json!(1_700_000_000)),
+            ("actor", json!({"type": "user"})),
+        ] {
+            let mut bad = text("2026-11-16T07:00:00Z");
+            bad[field] = wrong;
+            assert!(read(&bad).is_err(), "{bad}");
+        }
+        for field in ["version", "eventId", "occurredAt", "data"] {
+            let mut bad = text("2026-11-16T07:00:00Z");
+            bad.as_object_mut().expect("an object").remove(field);
+            assert!(read(&bad).is_err(), "{field}");
+        }
+    }
+}

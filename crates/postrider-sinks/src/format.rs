@@ -1,10 +1,13 @@
 //! How a message is written: the bodies and headers that all sinks have in common.
 //!
 //! A sink of a broker makes a [`Form`] for each route and asks it for the [`Content`] of each message. What it answers is
-//! the same on every attempt but for the number of the attempt. A producer's header that has the name of one of ours goes
-//! under [`CARRIED`], so that it is neither obeyed nor lost.
+//! the same on every attempt but for the number of the attempt. A producer's header that has a name of ours goes under
+//! [`CARRIED`], so that it is neither obeyed nor lost. That is so whether or not the message has such a thing of its own:
+//! a consumer that reads `tenant_id` may rely on it.
 
 pub(crate) mod cloudevent;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -112,11 +115,8 @@ impl Form {
             }
         };
         ours(&mut headers, &attributes, content_type.clone());
-        let ours = headers.0.len();
         for (name, value) in attributes.headers() {
-            let taken = headers.0[..ours].iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-            let reserved = name.starts_with(CARRIED) || !self.prefix.is_empty() && name.starts_with(self.prefix);
-            let name = match taken || reserved {
+            let name = match self.is_ours(name) {
                 true => Cow::Owned(format!("{CARRIED}{name}")),
                 false => Cow::Borrowed(name),
             };
@@ -124,7 +124,39 @@ impl Form {
         }
         Ok(Content { body, content_type, headers: headers.0 })
     }
+
+    /// Whether a producer's header could be taken for one of ours. Consumers look names up without regard to case.
+    fn is_ours(&self, name: &str) -> bool {
+        OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            || begins_with(name, CARRIED)
+            || !self.prefix.is_empty() && begins_with(name, self.prefix)
+    }
 }
+
+/// Whether a name begins with a prefix, whatever the case of its letters.
+pub(crate) fn begins_with(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// The names of [`ours`].
+const OURS: [&str; 16] = [
+    "event_id",
+    "event_type",
+    "event_version",
+    "aggregate_type",
+    "aggregate_id",
+    "namespace",
+    "topic",
+    "key",
+    "tenant_id",
+    "dedupe_key",
+    "attempt",
+    "created_at",
+    "replayed",
+    CONTENT_TYPE,
+    TRACEPARENT,
+    TRACESTATE,
+];
 
 #[derive(Default)]
 struct Headers<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);

@@ -52,6 +52,8 @@ pub struct Attributes<'a> {
     pub tracestate: Option<&'a str>,
     /// The content type of the payload.
     pub content_type: &'a str,
+    /// Whether the version is what the producer said.
+    is_versioned: bool,
     message: &'a ClaimedMessage,
 }
 
@@ -60,34 +62,38 @@ impl<'a> Attributes<'a> {
     pub fn of(message: &'a ClaimedMessage) -> Self {
         let header = |name: &str| message.headers.get(name).map(String::as_str).filter(|text| !text.is_empty());
         let created = rfc3339(message.created_at_micros);
-        let said = header(OCCURRED_AT).filter(|text| OffsetDateTime::parse(text, &Rfc3339).is_ok());
-        let version = header(EVENT_VERSION).and_then(|text| text.parse().ok());
+        let said = header(OCCURRED_AT).and_then(strict);
+        let version =
+            header(EVENT_VERSION).and_then(|text| text.parse().ok()).filter(|number| *number >= FIRST_VERSION);
         Self {
             id: message.id,
             namespace: &message.namespace,
             topic: &message.topic,
             event_type: header(EVENT_TYPE).unwrap_or(&message.topic),
-            event_version: version.unwrap_or(FIRST_VERSION).max(FIRST_VERSION),
+            event_version: version.unwrap_or(FIRST_VERSION),
             aggregate_type: header(AGGREGATE_TYPE),
             key: message.key.as_deref().filter(|key| !key.is_empty()),
             tenant: message.tenant_id,
             dedupe_key: message.dedupe_key.as_deref().filter(|key| !key.is_empty()),
             attempt: message.attempts,
-            occurred: said.map_or_else(|| created.clone(), str::to_owned),
+            occurred: said.unwrap_or_else(|| created.clone()),
             created,
             replayed: header(REPLAYED).and_then(|count| count.parse().ok()),
             traceparent: header(TRACEPARENT),
             tracestate: header(TRACESTATE),
             content_type: message.content_type(),
+            is_versioned: version.is_some(),
             message,
         }
     }
 
-    /// The producer's own headers: all but those that are attributes.
+    /// The producer's own headers: all but those that are attributes on every wire. `occurred-at` and `actor` have a place
+    /// in some formats only, so they go along in all of them; what is no version and no count is not lost either.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let replayed = self.replayed.is_some();
+        let (replayed, versioned) = (self.replayed.is_some(), self.is_versioned);
         let ours = move |name: &str| match name {
-            CONTENT_TYPE | EVENT_TYPE | EVENT_VERSION | AGGREGATE_TYPE | OCCURRED_AT | TRACEPARENT | TRACESTATE => true,
+            CONTENT_TYPE | EVENT_TYPE | AGGREGATE_TYPE | TRACEPARENT | TRACESTATE => true,
+            EVENT_VERSION => versioned,
             REPLAYED => replayed,
             _ => false,
         };
@@ -107,7 +113,7 @@ impl<'a> Attributes<'a> {
 
     /// Who caused it, if the producer said so; the error says that it cannot be read.
     pub fn actor(&self) -> Result<Option<Actor>, String> {
-        let Some(text) = self.message.headers.get(ACTOR) else { return Ok(None) };
+        let Some(text) = self.message.headers.get(ACTOR).filter(|text| !text.is_empty()) else { return Ok(None) };
         let actor = serde_json::from_str(text);
         actor.map(Some).map_err(|_| "its header actor is not a JSON object with type and id".into())
     }
@@ -116,6 +122,13 @@ impl<'a> Attributes<'a> {
     pub fn payload(&self) -> &'a Payload {
         &self.message.payload
     }
+}
+
+/// A time as every reader takes it. The parser lets a space or small letters stand for `T` and `Z`, which are written here.
+fn strict(text: &str) -> Option<String> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let usual = |b: u8| b.is_ascii_digit() || b"-:.+TZ".contains(&b);
+    if text.bytes().all(usual) { Some(text.to_owned()) } else { time.format(&Rfc3339).ok() }
 }
 
 /// Microseconds since 1970 as RFC 3339 in UTC. Times that it cannot express become the nearest it can.

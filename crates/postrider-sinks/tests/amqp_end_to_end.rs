@@ -1,8 +1,6 @@
 //! From a producer's transaction to a consumer in Python, through RabbitMQ.
 #![cfg(feature = "amqp")]
 
-#[path = "support/journey.rs"]
-mod journey;
 #[path = "support/rabbit.rs"]
 mod rabbit;
 
@@ -10,6 +8,7 @@ use std::sync::Arc;
 
 use postrider_sinks::AmqpClient;
 use rabbit::{Plain, config, shared, unique};
+use testkit::brokers::journey::{Consumer, travel};
 use testkit::brokers::rabbitmq::{PASSWORD, USER};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,8 +19,8 @@ async fn every_byte_and_header_arrives_at_a_python_consumer() {
     let client = AmqpClient::new(&config(port)).expect("a client");
     let sink = client.sink(queue.parse().expect("a destination")).expect("a sink");
     let arguments = [port.to_string(), USER.into(), PASSWORD.into(), queue];
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let lines = journey::journey(Arc::new(sink), 300, 1_000_000, "amqp.py", &arguments).await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/amqp.py");
+    let lines = travel(Arc::new(sink), 1_000_000, Consumer::new(script, arguments)).await;
     for line in lines {
         assert_eq!((&line["type"], &line["delivery_mode"]), (&"order_placed".into(), &2.into()));
         assert_eq!(line["content_type"], line["headers"]["content-type"]);

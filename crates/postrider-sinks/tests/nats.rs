@@ -332,3 +332,46 @@ async fn a_subject_that_we_may_not_publish_on_is_the_operators_to_mend() {
     assert!(retries(&refused, "permissions"), "{refused:?}");
     assert!(began.elapsed() < Duration::from_secs(15), "it is known before the time is over");
 }
+
+/// Acknowledgements come to an inbox. An account that may not listen there would wait for all of them in vain.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inbox_that_we_may_not_listen_to_is_named_before_the_time_is_over() {
+    let users = "authorization { users: [ { user: \"relay\", password: \"canary\", \
+                 permissions: { publish: [\">\"], subscribe: { deny: [\"_INBOX.>\"] } } } ] }";
+    let server = Nats::builder().line(users).start().await.expect("NATS");
+    let mut config = config(server.port());
+    (config.user, config.password) = (Some("relay".into()), Some(Secret::new("canary")));
+    config.timeout = Duration::from_secs(20);
+    let sink = sink(&config, "orders.x");
+    for _ in 0..2 {
+        let began = std::time::Instant::now();
+        let unheard = outcome(&*sink, &message(1)).await;
+        assert!(matches!(&unheard, Outcome::Unknown(why) if why.contains("_INBOX")), "{unheard:?}");
+        assert!(began.elapsed() < Duration::from_secs(15), "it is known before the time is over");
+    }
+    let why = sink.ready().await.expect_err("it cannot hear");
+    assert!(why.contains("_INBOX"), "{why}");
+}
+
+/// A header without a name, and names that only look like ours, are read by another client as the reference says.
+#[tokio::test(flavor = "multi_thread")]
+async fn s05_strange_names_of_headers_are_neither_lost_nor_believed() {
+    let server = Nats::start().await.expect("NATS");
+    let context = stream(&server, |_| ()).await;
+    let mut sent = message(1);
+    let strange = ["", "CE-id", "EVENT_ID", "tenant_id", "nats-msg-id", "Status"];
+    sent.headers.extend(strange.iter().map(|name| ((*name).to_owned(), "forged".to_owned())));
+    sent.headers.insert("a b:c".into(), "kept".into());
+    assert_eq!(outcome(&*sink(&config(server.port()), "orders.x"), &sent).await, Outcome::Accepted);
+    let arrival = read(&context).await.remove(0);
+    assert_eq!(arrival.id(), Some(sent.id));
+    assert_eq!(arrival.headers["a%20b%3Ac"], "kept");
+    for name in strange {
+        assert_eq!(
+            arrival.headers.get(&format!("postrider-header-{name}")).map(String::as_str),
+            Some("forged"),
+            "{name}"
+        );
+        assert!(arrival.headers.get(name).is_none_or(|value| value != "forged"), "{name}");
+    }
+}

@@ -257,6 +257,39 @@ async fn a_batch_without_its_replicas_is_not_delivered() {
     eventually(PATIENCE, || async { outcome(&*sink, &sent).await == Outcome::Accepted }).await;
 }
 
+/// With replicas wanted, an entry's id alone is no delivery, also if the connection broke before they could be asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_before_the_connection_broke_is_not_delivered_without_its_replicas() {
+    let server = Redis::start().await.expect("Redis");
+    server.command(&["xgroup", "create", "shop", "readers", "0", "mkstream"]).await.expect("a stream");
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).await.expect("a proxy");
+    let mut sent: Vec<_> = (0..1_000).map(message).collect();
+    sent.iter_mut().for_each(|message| message.topic = "shop".into());
+    // The answer that is cut off says that there is no such stream.
+    sent[999].topic = "missing".into();
+    for (wait_replicas, is_any_delivered) in [(0, true), (1, false)] {
+        let mut config = config(proxy.port());
+        (config.create_streams, config.wait_replicas) = (false, wait_replicas);
+        let sink = sink(&config, "{topic}");
+        proxy.cut_reply_containing(b"$-1\r\n");
+        let outcomes = sink.publish(&sent).await;
+        assert_eq!(outcomes.contains(&Outcome::Accepted), is_any_delivered, "{wait_replicas}: {outcomes:?}");
+    }
+    assert_eq!(proxy.cuts(), 2);
+}
+
+/// Servers and firewalls close connections that rest; that costs no message its certainty.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_the_server_closed_while_it_rested_is_replaced_before_anything_is_sent() {
+    let server = Redis::builder().line("timeout 2").start().await.expect("Redis");
+    let sink = sink(&config(server.port()), "shop");
+    assert_eq!(outcome(&*sink, &message(1)).await, Outcome::Accepted);
+    // The one that asks is there as well.
+    let is_closed = || async { server.command(&["client", "list"]).await.expect("a list").lines().count() == 1 };
+    eventually(PATIENCE, is_closed).await;
+    assert_eq!(outcome(&*sink, &message(2)).await, Outcome::Accepted);
+}
+
 /// What was answered before the connection broke is known, the rest is not; nothing is lost and nothing is sent later.
 #[tokio::test(flavor = "multi_thread")]
 async fn r50_a_connection_that_breaks_in_a_pipeline_leaves_no_message_without_a_true_outcome() {

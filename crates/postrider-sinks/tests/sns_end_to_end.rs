@@ -3,13 +3,12 @@
 
 #[path = "support/aws.rs"]
 mod aws;
-#[path = "support/journey.rs"]
-mod journey;
 
 use std::sync::Arc;
 
 use aws::{Queue, access, shared, unique};
 use postrider_sinks::{SnsClient, SnsConfig};
+use testkit::brokers::journey::{Consumer, travel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_byte_and_header_arrives_at_a_python_consumer() {
@@ -25,6 +24,6 @@ async fn every_byte_and_header_arrives_at_a_python_consumer() {
     subscribe.attributes("RawMessageDelivery", "true").send().await.expect("subscribed");
     let sink = client.sink(topic.parse().expect("a destination")).expect("a sink");
     let arguments = [format!("http://127.0.0.1:{port}"), queue.name.clone()];
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    journey::journey(Arc::new(sink), 250, 200_000, "sqs.py", &arguments).await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/sqs.py");
+    travel(Arc::new(sink), 200_000, Consumer::new(script, arguments)).await;
 }

@@ -3,13 +3,12 @@
 
 #[path = "support/aws.rs"]
 mod aws;
-#[path = "support/journey.rs"]
-mod journey;
 
 use std::sync::Arc;
 
 use aws::{Queue, access, shared, unique};
 use postrider_sinks::{SqsClient, SqsConfig};
+use testkit::brokers::journey::{Consumer, travel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_byte_and_header_arrives_at_a_python_consumer() {
@@ -20,6 +19,6 @@ async fn every_byte_and_header_arrives_at_a_python_consumer() {
     let client = SqsClient::new(&config).expect("a client");
     let sink = client.sink(queue.name.parse().expect("a destination")).expect("a sink");
     let arguments = [format!("http://127.0.0.1:{port}"), queue.name.clone()];
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    journey::journey(Arc::new(sink), 250, 900_000, "sqs.py", &arguments).await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/sqs.py");
+    travel(Arc::new(sink), 900_000, Consumer::new(script, arguments)).await;
 }

@@ -279,6 +279,48 @@ pub mod promises {
         arrived(&broker, &during).await;
     }
 
+    pub async fn a_publish_that_is_cut_off_leaves_the_sink_usable<B: Broker>() {
+        let broker = B::start().await;
+        let sink = broker.sink(Format::Plain).await;
+        // At the first connection, and at every place behind it.
+        for millis in 0..20 {
+            let batch: Vec<_> = (0..sink.max_batch().min(10)).map(message).collect();
+            let cut_off = tokio::time::timeout(Duration::from_millis(millis), sink.publish(&batch)).await;
+            assert!(cut_off.is_err() || cut_off.is_ok_and(|outcomes| outcomes.len() == batch.len()));
+        }
+        let sent = [message(1)];
+        delivered(&*sink, &sent).await;
+        arrived(&broker, &sent).await;
+        eventually(PATIENCE, || async { sink.ready().await.is_ok() }).await;
+    }
+
+    pub async fn calls_at_the_same_time_have_outcomes_of_their_own<B: Broker>() {
+        let broker = B::start().await;
+        let sink = broker.sink(Format::Plain).await;
+        delivered(&*sink, &[message(0)]).await;
+        let size = sink.max_batch().min(50);
+        let mut calls: Vec<Vec<_>> = (0..4).map(|_| (0..size).map(message).collect()).collect();
+        for (call, batch) in calls.iter_mut().enumerate() {
+            batch.iter_mut().for_each(|message| message.key = Some(format!("key-{call}")));
+        }
+        let refused = (!lacks(&broker, Ability::Reject)).then_some(2);
+        if let Some(call) = refused {
+            calls[call] = vec![broker.poison()];
+        }
+        let outcomes = futures::future::join_all(calls.iter().map(|batch| sink.publish(batch))).await;
+        for (call, (batch, outcomes)) in calls.iter().zip(&outcomes).enumerate() {
+            assert_eq!(outcomes.len(), batch.len());
+            match refused == Some(call) {
+                true => assert!(is_for_good(&outcomes[0]), "{outcomes:?}"),
+                false => assert!(outcomes.iter().all(is_delivered), "{outcomes:?}"),
+            }
+        }
+        if let Some(call) = refused {
+            calls.remove(call);
+        }
+        arrived(&broker, &calls.concat()).await;
+    }
+
     pub async fn messages_of_a_key_arrive_in_their_order<B: Broker>() {
         let broker = B::start().await;
         if lacks(&broker, Ability::Order) {
@@ -447,6 +489,8 @@ macro_rules! sink_conformance {
             what_is_refused_for_now_comes_again
             r50_a_lost_answer_is_unknown_and_the_message_comes_again_with_its_id
             r49_a_broker_that_stops_and_comes_back_gets_everything
+            a_publish_that_is_cut_off_leaves_the_sink_usable
+            calls_at_the_same_time_have_outcomes_of_their_own
             messages_of_a_key_arrive_in_their_order
             headers_arrive_as_they_were_given
             a_payload_of_a_megabyte_arrives

@@ -6,12 +6,13 @@
 //! bindings say.
 //!
 //! Some names are orders to the server (`Nats-Rollup` empties a subject) or are read by clients as if the server had said
-//! them. A producer's header of such a name goes under [`CARRIED`], so that it is neither obeyed nor lost.
+//! them, and clients pass over a header without a name. A producer's header of such a name goes under [`CARRIED`], so that
+//! it is neither obeyed nor lost.
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::format::{CARRIED, Content};
+use crate::format::{CARRIED, Content, begins_with};
 
 /// What goes before the name of a CloudEvents attribute.
 pub(super) const PREFIX: &str = "ce-";
@@ -48,8 +49,7 @@ pub(super) fn of(content: &Content<'_>, id: &str, stream: Option<&str>) -> Resul
 }
 
 fn is_reserved(name: &str) -> bool {
-    let begins = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    begins("nats-") || ["status", "description"].iter().any(|taken| name.eq_ignore_ascii_case(taken))
+    begins_with(name, "nats-") || ["", "status", "description"].iter().any(|taken| name.eq_ignore_ascii_case(taken))
 }
 
 fn value(name: &str, given: &str) -> String {
@@ -107,7 +107,7 @@ mod tests {
         }
         assert_eq!(written(&[("colour", "rosé 🍷")]).get("colour").map(HeaderValue::as_str), Some("rosé 🍷"));
         assert_eq!(written(&[("ce-type", "rosé x")]).get("ce-type").map(HeaderValue::as_str), Some("ros%C3%A9%20x"));
-        for name in ["a b", "ä", "a:b", "a%b", "", "a\nb"] {
+        for name in ["a b", "ä", "a:b", "a%b", "a\nb"] {
             let headers = written(&[(name, "x")]);
             let names: Vec<_> = headers.iter().map(|(name, _)| name.to_string()).collect();
             assert!(names.iter().any(|n| percent_decode_str(n).decode_utf8().expect("text") == name), "{names:?}");
@@ -116,8 +116,16 @@ mod tests {
 
     #[test]
     fn s05_no_producer_gives_the_server_orders() {
-        let orders =
-            ["Nats-Rollup", "nats-msg-id", "Nats-Expected-Last-Sequence", "NATS-TTL", "Nats-Expected-Stream", "Status"];
+        let orders = [
+            "Nats-Rollup",
+            "nats-msg-id",
+            "Nats-Expected-Last-Sequence",
+            "NATS-TTL",
+            "Nats-Expected-Stream",
+            "Status",
+            "DESCRIPTION",
+            "",
+        ];
         for order in orders {
             let headers = written(&[(order, "mine")]);
             assert_eq!(headers.get(format!("{CARRIED}{order}").as_str()).map(HeaderValue::as_str), Some("mine"));

@@ -23,6 +23,7 @@ use tracing::subscriber::NoSubscriber;
 use super::config::NatsConfig;
 use super::outcome::no_connection;
 use crate::problem::ConfigProblem;
+use crate::tls;
 
 /// The most messages that wait for an acknowledgement on one connection.
 const MOST_IN_FLIGHT: usize = 10_000;
@@ -33,11 +34,19 @@ const MOST_QUEUED: usize = 1_024;
 /// Where nobody is: port 0 takes no connections, and the attempt never leaves the machine.
 const NOWHERE: &str = "nats://127.0.0.1:0";
 
-/// The most subjects of refusals that are remembered.
-const MOST_REFUSALS: usize = 1_000;
+/// After so many refusals a connection is replaced: the library remembers each message that got no answer.
+const MOST_REFUSALS: usize = 4_096;
 
-/// When the server last said of a subject that we may not publish on it.
-type Refused = HashMap<String, Instant>;
+/// What the server said that we may not do.
+#[derive(Default)]
+struct Refused {
+    /// When it last said so of publishing on a subject.
+    publish: HashMap<String, Instant>,
+    /// How often.
+    count: usize,
+    /// Whether it said so of the subscription to our inbox, where acknowledgements come.
+    inbox: bool,
+}
 
 /// What the server refuses on one connection. It says so without an answer to the message.
 pub(super) struct Refusals(watch::Receiver<Refused>);
@@ -45,7 +54,12 @@ pub(super) struct Refusals(watch::Receiver<Refused>);
 impl Refusals {
     /// Whether a message was refused that was sent on this subject at this time.
     pub(super) fn tell_of(&self, subject: &str, sent: Instant) -> bool {
-        self.0.borrow().get(subject).is_some_and(|at| *at >= sent)
+        self.0.borrow().publish.get(subject).is_some_and(|at| *at >= sent)
+    }
+
+    /// Whether acknowledgements cannot come.
+    pub(super) fn are_of_the_inbox(&self) -> bool {
+        self.0.borrow().inbox
     }
 
     /// Waits for the next one.
@@ -68,7 +82,9 @@ pub(super) struct Link {
 impl Link {
     /// Whether it can be used, as far as is known.
     fn is_up(&self) -> bool {
-        self.client.connection_state() == State::Connected
+        let refused = self.refused.borrow();
+        let is_sound = !refused.inbox && refused.count < MOST_REFUSALS;
+        is_sound && self.client.connection_state() == State::Connected
     }
 
     /// What the server refuses on it.
@@ -178,10 +194,12 @@ impl Links {
 
     async fn connect_to(&self, server: ServerAddr, patience: Duration, number: u64) -> Result<Link, String> {
         let nowhere: ServerAddr = NOWHERE.parse().map_err(|_| "the address of nobody is wrong")?;
-        let refused = watch::Sender::new(Refused::new());
+        let refused = watch::Sender::new(Refused::default());
         let pool = [server.clone(), nowhere.clone()];
         let first = AtomicBool::new(true);
         let options = options(&self.config).map_err(|problem| problem.to_string())?;
+        // The server may ask for TLS even if the address does not.
+        tls::choose_provider();
         let options = options
             .name("postrider")
             .connection_timeout(patience)
@@ -237,25 +255,53 @@ fn on_event(name: String, refused: watch::Sender<Refused>) -> impl Fn(Event) -> 
     move |event| {
         match event {
             Event::Disconnected => tracing::warn!(sink = %name, "the connection to NATS is lost"),
-            Event::ServerError(ServerError::Other(text)) => {
-                if let Some(subject) = refused_subject(&text) {
-                    refused.send_modify(|refused| {
-                        if refused.len() >= MOST_REFUSALS {
-                            refused.clear();
-                        }
-                        refused.insert(subject.to_owned(), Instant::now());
-                    });
-                }
-            }
+            Event::ServerError(ServerError::Other(text)) => match refusal(&text) {
+                Some(Refusal::Publish(subject)) => refused.send_modify(|refused| {
+                    refused.count += 1;
+                    refused.publish.insert(subject.to_owned(), Instant::now());
+                }),
+                Some(Refusal::Inbox) => refused.send_modify(|refused| refused.inbox = true),
+                None => {}
+            },
             _ => {}
         }
         std::future::ready(())
     }
 }
 
-/// The subject in a text like `Permissions Violation for Publish to "orders.placed"`.
-fn refused_subject(text: &str) -> Option<&str> {
+/// What the server refused.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal<'a> {
+    /// Publishing on a subject.
+    Publish(&'a str),
+    /// Listening where acknowledgements come.
+    Inbox,
+}
+
+/// Reads a text like `Permissions Violation for Publish to "orders.placed"`. A subject may have quotation marks in it.
+fn refusal(text: &str) -> Option<Refusal<'_>> {
     let (what, rest) = text.split_once('"')?;
-    let refused = what.to_ascii_lowercase().starts_with("permissions violation for publish");
-    refused.then(|| rest.split('"').next()).flatten()
+    let (subject, _) = rest.rsplit_once('"')?;
+    match what.trim_end().to_ascii_lowercase().as_str() {
+        "permissions violation for publish to" => Some(Refusal::Publish(subject)),
+        "permissions violation for subscription to" => Some(Refusal::Inbox),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_refuses_is_read_from_its_text() {
+        let publish = "Permissions Violation for Publish to";
+        assert_eq!(refusal(&format!("{publish} \"a.b\"")), Some(Refusal::Publish("a.b")));
+        assert_eq!(refusal(&format!("{publish} \"a.\"q\".b\"")), Some(Refusal::Publish("a.\"q\".b")));
+        let inbox = r#"permissions violation for subscription to "_INBOX.x.*""#;
+        assert_eq!(refusal(inbox), Some(Refusal::Inbox));
+        for other in ["stale connection", "Permissions Violation for Publish to", r#"maximum of "x" "y""#] {
+            assert_eq!(refusal(other), None, "{other}");
+        }
+    }
 }

@@ -12,6 +12,7 @@
 //! | not allowed to publish on the subject | retry | the operator's to mend |
 //! | no connection, wrong credentials, TLS not trusted | retry | nothing was sent |
 //! | no answer in time, or the connection broke before it | unknown | it may be stored |
+//! | not allowed to listen for the answer | unknown | it may be stored, and the operator must mend it |
 //! | an answer that no stream gives | unknown | somebody else listens on the subject |
 //!
 //! No text of the server is passed on, only its error code.
@@ -134,6 +135,7 @@ mod tests {
             (r#"{"stream":"S","seq":1}"#.to_owned(), "accepted"),
             (r#"{"stream":"S","seq":1,"duplicate":true}"#.to_owned(), "duplicate"),
             (r#"{"stream":"T","seq":1}"#.to_owned(), "unknown"),
+            (r#"{"stream":"T","seq":1,"duplicate":true}"#.to_owned(), "unknown"),
             (error(10054), "reject"),
             (error(10097), "reject"),
             (error(10060), "retry"),

@@ -135,6 +135,9 @@ impl NatsSink {
             if refusals.tell_of(&waiting.subject, waiting.sent) {
                 return Outcome::retry("the server does not let us publish on this subject; check the permissions");
             }
+            if refusals.are_of_the_inbox() {
+                return Outcome::Unknown(NO_INBOX.into());
+            }
             tokio::select! {
                 biased;
                 answer = &mut waiting.answer => {
@@ -191,6 +194,7 @@ impl NatsSink {
         };
         match timeout_at(deadline, asked).await {
             Ok(answered) => answered,
+            Err(_) if link.refusals().are_of_the_inbox() => Err(NO_INBOX.into()),
             Err(_) => {
                 self.shared.links.retire(&link);
                 Err("NATS did not answer within connect_timeout".into())
@@ -198,6 +202,9 @@ impl NatsSink {
         }
     }
 }
+
+const NO_INBOX: &str =
+    "no acknowledgement can come: the server does not let us subscribe to _INBOX.>; check the permissions";
 
 const NO_JETSTREAM: &str = "JetStream did not answer; is it enabled for this account, and may we ask $JS.API?";
 

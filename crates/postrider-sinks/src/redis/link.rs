@@ -2,10 +2,14 @@
 //!
 //! A [`Link`] that failed is not used again: what waited in it is dropped with it and never sent. The library's own
 //! attempts to repeat commands are switched off, because it cannot know whether the first one was carried out.
+//!
+//! Servers and firewalls close connections on which nothing happens, and a message sent on such a connection would be
+//! unknown. So one that has rested is asked first, and replaced if it does not answer.
 
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
@@ -20,6 +24,10 @@ use tokio::time::{Instant, timeout_at};
 use super::config::RedisConfig;
 use super::outcome::no_connection;
 use crate::problem::ConfigProblem;
+use crate::tls;
+
+/// How long a connection may rest before it is asked whether it is still there.
+const RESTED: Duration = Duration::from_secs(1);
 
 /// The most commands that wait to be written.
 const MOST_QUEUED: usize = 1_024;
@@ -50,6 +58,15 @@ impl Link {
     pub(super) async fn replicas(&self, wanted: u32, millis: u128) -> RedisResult<u32> {
         let Way::Server(mut line) = self.way.clone() else { return Ok(0) };
         redis::cmd("WAIT").arg(wanted).arg(millis.to_string()).query_async(&mut line).await
+    }
+
+    /// Whether the connection is still there; of a cluster, those to all servers that take writes.
+    async fn is_alive(&self) -> bool {
+        let ping = redis::cmd("PING");
+        match self.way.clone() {
+            Way::Server(mut line) => ping.exec_async(&mut line).await.is_ok(),
+            Way::Cluster(mut line) => ping.exec_async(&mut line).await.is_ok(),
+        }
     }
 
     /// Whether the server answers, or the cluster is complete.
@@ -87,6 +104,8 @@ enum Maker {
 #[derive(Default)]
 struct Slot {
     link: Option<Link>,
+    /// When it was last given to somebody.
+    used: Option<Instant>,
     made: u64,
     /// When and why the last attempt failed; those who waited for it need not try by themselves.
     failure: Option<(Instant, String)>,
@@ -112,15 +131,22 @@ impl Links {
         let asked = Instant::now();
         let slow = |_| "no connection within connect_timeout".to_owned();
         let mut slot = timeout_at(deadline, self.slot.lock()).await.map_err(slow)?;
+        let limit = deadline.min(Instant::now() + self.config.connect_timeout);
+        let rested = slot.used.replace(asked).is_none_or(|used| asked.saturating_duration_since(used) > RESTED);
         if let Some(link) = slot.link.as_ref().filter(|link| !self.is_retired(link)) {
-            return Ok(link.clone());
+            // Half of the time, so that there is some left for a new one.
+            let soon = Instant::now() + limit.saturating_duration_since(Instant::now()) / 2;
+            if !rested || timeout_at(soon, link.is_alive()).await == Ok(true) {
+                return Ok(link.clone());
+            }
+            tracing::warn!(sink = %self.name, "the connection to Redis is lost");
+            slot.link = None;
         }
         if let Some((_, why)) = slot.failure.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(why.clone());
         }
         slot.made += 1;
         let number = slot.made;
-        let limit = deadline.min(Instant::now() + self.config.connect_timeout);
         let made = timeout_at(limit, self.connect()).await.map_err(slow);
         match made.and_then(|made| made.map_err(|error| no_connection(&error))) {
             Ok(way) => {
@@ -154,6 +180,9 @@ impl Links {
     }
 
     async fn connect(&self) -> RedisResult<Way> {
+        if self.config.is_encrypted() {
+            tls::choose_provider();
+        }
         match &self.maker {
             Maker::Server(client) => {
                 let config = AsyncConnectionConfig::new()

@@ -27,7 +27,7 @@ use redis::{ErrorKind, RedisError, Value};
 /// What the answer to one `XADD` means.
 pub(super) fn of_answer(answer: &Value) -> Outcome {
     match answer {
-        Value::BulkString(_) | Value::SimpleString(_) => Outcome::Accepted,
+        Value::BulkString(_) => Outcome::Accepted,
         Value::Nil => Outcome::retry("there is no such stream; create it, or set create_streams"),
         Value::ServerError(error) => of_code(error.code()),
         _ => Outcome::Unknown("Redis answered with something that is no id of an entry".into()),
@@ -105,7 +105,9 @@ mod tests {
     fn the_table_of_outcomes_holds() {
         assert_eq!(of_answer(&Value::BulkString(b"1-0".to_vec())), Outcome::Accepted);
         assert_eq!(of_answer(&Value::Nil).kind(), "retry");
-        assert_eq!(of_answer(&Value::Int(1)).kind(), "unknown");
+        for no_id in [Value::Int(1), Value::Okay, Value::SimpleString("QUEUED".into()), Value::Array(Vec::new())] {
+            assert_eq!(of_answer(&no_id).kind(), "unknown", "{no_id:?}");
+        }
         for code in ["OOM", "LOADING", "READONLY", "NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "MOVED", "ERR"] {
             let outcome = of_code(code);
             assert!(matches!(&outcome, Outcome::Retry { why, .. } if why.contains(code)), "{outcome:?}");

@@ -188,8 +188,8 @@ impl RedisSink {
                 outcomes[*place] = Some(outcome);
             }
         }
-        if !is_spent && outcomes.contains(&Some(Outcome::Accepted)) {
-            is_spent = !self.replicate(link, outcomes, deadline).await;
+        if outcomes.contains(&Some(Outcome::Accepted)) {
+            is_spent |= !self.replicate(link, outcomes, deadline).await;
         }
         if is_spent {
             self.shared.links.retire(link);

@@ -5,7 +5,7 @@ import redis
 
 client = redis.Redis(host="127.0.0.1", port=int(sys.argv[1]))
 stream, left = sys.argv[2], int(sys.argv[3])
-client.xgroup_create(stream, "readers", id="0")
+client.xgroup_create(stream, "readers", id="0", mkstream=True)
 while left > 0:
     answer = client.xreadgroup("readers", "one", {stream: ">"}, count=50, block=20_000)
     if not answer:

@@ -6,13 +6,12 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use super::venv;
 use crate::guard::Guard;
 use crate::home::Home;
 use crate::port::{on_free_port, was_taken};
@@ -29,7 +28,7 @@ pub struct Moto {
 impl Moto {
     /// Starts a server. Blocks: async callers use `spawn_blocking`.
     pub fn start() -> Result<Self> {
-        let python = python()?;
+        let python = venv::python()?;
         let home = Home::of_caller("postrider-moto-")?;
         let script = home.path().join("start.sh");
         let mut guard = Guard::new(home, "KILL", &["/bin/sh".into(), OsString::from(&script)])?;
@@ -68,16 +67,6 @@ impl Moto {
     fn guard(&self) -> std::sync::MutexGuard<'_, Guard> {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The python of the tests, with everything in it that they need.
-pub fn python() -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/python-env");
-    let made = Command::new(script).output().context("cannot run scripts/python-env")?;
-    if !made.status.success() {
-        bail!("scripts/python-env failed: {}", String::from_utf8_lossy(&made.stderr));
-    }
-    Ok(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim()))
 }
 
 /// Another process may answer on the port, so our own log must say that it is up as well.
