@@ -4,6 +4,8 @@
 #[path = "support/amqp_peer.rs"]
 mod amqp_peer;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use amqp_peer::Peer;
@@ -182,5 +184,60 @@ async fn r50_a_connection_without_heartbeats_is_given_up_before_it_is_needed() {
     assert_eq!(sink.publish(&batch(1)).await, [Outcome::Accepted]);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     timeout(PATIENCE, told).await.expect("in time").expect("another connection");
+    broker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_confirms_nothing_costs_the_others_nothing() {
+    let (listener, mut config) = listen().await;
+    (config.timeout, config.connect_timeout) = (Duration::from_secs(1), Duration::from_secs(1));
+    let (connections, enough) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+    let (count, sick) = (connections.clone(), b"{\"number\":13}".to_vec());
+    let broker = tokio::spawn(async move {
+        while let Ok(mut peer) = Peer::accept(&listener, 0).await {
+            count.fetch_add(1, Ordering::Relaxed);
+            while let Ok(message) = peer.published().await {
+                if message.body != sick {
+                    peer.ack(&message, false).await.expect("written");
+                }
+            }
+        }
+    });
+    let sink = Arc::new(sink(&config));
+    let (others, stop) = (sink.clone(), enough.clone());
+    let well = tokio::spawn(async move {
+        let mut outcomes = Vec::new();
+        while stop.load(Ordering::Relaxed) == 0 {
+            outcomes.extend(others.publish(&batch(1)).await);
+        }
+        outcomes
+    });
+    for _ in 0..3 {
+        assert_eq!(kinds(&sink.publish(&[message(13)]).await), ["unknown"]);
+    }
+    enough.store(1, Ordering::Relaxed);
+    let outcomes = well.await.expect("it ran");
+    assert!(outcomes.len() > 10 && outcomes.iter().all(|outcome| *outcome == Outcome::Accepted), "{outcomes:?}");
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    broker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_whether_it_is_ready_leaves_no_channels_behind() {
+    let (listener, mut config) = listen().await;
+    config.channels = 2;
+    let open = Arc::new(AtomicUsize::new(0));
+    let told = open.clone();
+    let broker = tokio::spawn(async move {
+        let mut peer = Peer::accept(&listener, 0).await?;
+        peer.tell_open_channels(told);
+        peer.obey().await
+    });
+    let sink = sink(&config);
+    for _ in 0..30 {
+        assert_eq!(sink.ready().await, Ok(()));
+    }
+    eventually(PATIENCE, || async { open.load(Ordering::Relaxed) <= 2 }).await;
+    assert_eq!(sink.publish(&batch(1)).await, [Outcome::Accepted]);
     broker.abort();
 }

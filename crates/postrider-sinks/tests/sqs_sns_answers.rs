@@ -226,3 +226,51 @@ async fn a_queue_whose_address_is_not_told_in_time_got_nothing() {
     let unsent = |outcome: &Outcome| matches!(outcome, Outcome::Retry { why, .. } if why.contains("nothing was sent"));
     assert!(outcomes.iter().all(unsent), "{outcomes:?}");
 }
+
+/// What Amazon's client finds is in the environment, which a test cannot change for itself: so this runs `in_a_child`.
+#[test]
+fn without_credentials_or_region_nothing_is_sent_and_the_operator_is_told_why() {
+    let home = tempfile::tempdir().expect("a directory");
+    let config = home.path().join("config");
+    // A program that gives no credentials; and the machine's own are not asked for.
+    std::fs::write(&config, "[profile broken]\ncredential_process = /bin/false canary-argument\n").expect("written");
+    let ours = std::env::vars().filter(|(name, _)| !name.starts_with("AWS_"));
+    let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["in_a_child", "--exact", "--ignored", "--nocapture"])
+        .env_clear()
+        .envs(ours)
+        .env("HOME", home.path())
+        .env("AWS_CONFIG_FILE", &config)
+        .env("AWS_SHARED_CREDENTIALS_FILE", home.path().join("none"))
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .output()
+        .expect("it ran");
+    let said = [child.stdout, child.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "another test runs it in an environment of its own"]
+async fn in_a_child() {
+    let server = Server::start(|_| http(200, "{}")).await;
+    for (profile, region, expected) in [
+        (None, Some(aws::REGION), "there are no credentials that work"),
+        (Some("broken"), Some(aws::REGION), "there are no credentials that work"),
+        (Some("missing"), Some(aws::REGION), "there are no credentials that work"),
+        (Some("broken"), None, "there is no region"),
+    ] {
+        let mut config = SqsConfig::default();
+        config.aws = aws::access(server.address.port());
+        (config.aws.access_key_id, config.aws.secret_access_key) = (None, None);
+        (config.aws.profile, config.aws.region) = (profile.map(str::to_owned), region.map(str::to_owned));
+        let destination = server.url("/123456789012/orders").parse().expect("a destination");
+        let sink = SqsClient::new(&config).expect("a client").sink(destination).expect("a sink");
+        let outcomes = sink.publish(&batch(1)).await;
+        let [Outcome::Retry { why, .. }] = outcomes.as_slice() else { panic!("{profile:?} {region:?} {outcomes:?}") };
+        assert!(why.contains("nothing was sent") && why.contains(expected), "{profile:?} {region:?}: {why}");
+        let unready = sink.ready().await.expect_err("not ready");
+        assert!(unready.contains(expected), "{profile:?} {region:?}: {unready}");
+    }
+    assert!(server.take().is_empty());
+}

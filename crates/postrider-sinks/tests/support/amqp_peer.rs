@@ -4,6 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,9 +23,8 @@ pub struct Peer {
     open: HashSet<u16>,
     closing: HashSet<u16>,
     tags: HashMap<u16, u64>,
-    /// How many channels the client has opened and closed.
-    pub opened: usize,
-    pub closed: usize,
+    /// How many channels are open.
+    told: Arc<AtomicUsize>,
 }
 
 /// A message that the client published.
@@ -71,7 +72,7 @@ impl Peer {
     pub async fn accept(listener: &TcpListener, heartbeat: u16) -> io::Result<Self> {
         let (stream, _) = listener.accept().await?;
         let (open, closing, tags) = Default::default();
-        let mut peer = Self { stream, open, closing, tags, opened: 0, closed: 0 };
+        let mut peer = Self { stream, open, closing, tags, told: Arc::default() };
         peer.stream.read_exact(&mut [0; 8]).await?;
         let start = [&[0, 9, 0, 0, 0, 0][..], &long("PLAIN"), &long("en_US")].concat();
         peer.send(0, &method(10, 10, &start)).await?;
@@ -82,6 +83,11 @@ impl Peer {
         peer.read().await?;
         peer.send(0, &method(10, 41, &short(""))).await?;
         Ok(peer)
+    }
+
+    /// From now on the number of open channels is told there.
+    pub fn tell_open_channels(&mut self, told: Arc<AtomicUsize>) {
+        self.told = told;
     }
 
     /// The next message; whatever else the client asks meanwhile is answered.
@@ -108,12 +114,12 @@ impl Peer {
                 (20, 10) => {
                     self.open.insert(frame.channel);
                     self.tags.insert(frame.channel, 0);
-                    self.opened += 1;
+                    self.told.store(self.open.len(), Ordering::Relaxed);
                     method(20, 11, &long(""))
                 }
                 (20, 40) => {
                     self.open.remove(&frame.channel);
-                    self.closed += 1;
+                    self.told.store(self.open.len(), Ordering::Relaxed);
                     method(20, 41, &[])
                 }
                 (40, 10) => method(40, 11, &[]),
