@@ -121,8 +121,13 @@ async fn after_the_time_limit_nothing_is_sent_again() {
         let _ = tell.send(matches!(more, Ok(Ok(_))));
         peer.obey().await
     });
+    let sink = sink(&config);
+    // There are channels at hand for all of them.
+    for ready in futures::future::join_all((0..4).map(|_| sink.ready())).await {
+        assert_eq!(ready, Ok(()));
+    }
     let begun = Instant::now();
-    let outcomes = sink(&config).publish(&batch(5)).await;
+    let outcomes = sink.publish(&batch(5)).await;
     assert_eq!(kinds(&outcomes), ["unknown"; 5], "{outcomes:?}");
     assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
     assert!(
@@ -219,6 +224,27 @@ async fn a_queue_that_confirms_nothing_costs_the_others_nothing() {
     let outcomes = well.await.expect("it ran");
     assert!(outcomes.len() > 10 && outcomes.iter().all(|outcome| *outcome == Outcome::Accepted), "{outcomes:?}");
     assert_eq!(connections.load(Ordering::Relaxed), 1);
+    broker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r50_a_connection_that_went_silent_costs_one_publish_and_the_next_one_has_another() {
+    let (listener, mut config) = listen().await;
+    (config.timeout, config.connect_timeout) = (Duration::from_secs(2), Duration::from_millis(500));
+    let broker = tokio::spawn(async move {
+        let mut silent = Peer::accept(&listener, 0).await?;
+        silent.published().await?;
+        let mut next = Peer::accept(&listener, 0).await?;
+        let _silent = silent;
+        next.obey().await
+    });
+    let sink = sink(&config);
+    // Channels at hand on the silent connection must not be taken.
+    for ready in futures::future::join_all((0..4).map(|_| sink.ready())).await {
+        assert_eq!(ready, Ok(()));
+    }
+    assert_eq!(kinds(&sink.publish(&batch(2)).await), ["unknown"; 2]);
+    assert_eq!(sink.publish(&batch(2)).await, [Outcome::Accepted, Outcome::Accepted]);
     broker.abort();
 }
 
