@@ -13,6 +13,9 @@ use aws_sdk_sns as sdk;
 #[cfg(not(feature = "sns"))]
 use aws_sdk_sqs as sdk;
 
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
+
 mod config;
 mod entry;
 mod outcome;
@@ -23,3 +26,9 @@ pub(crate) use config::Limits;
 pub(crate) use entry::{CLOUDEVENTS, Entry, check_name};
 pub(crate) use outcome::{Failure, is_forbidden, of_entry, of_sdk};
 pub(crate) use request::{Service, publish};
+
+/// Waits for something that Amazon's library does, without its logs: they have requests with bodies and session tokens in
+/// them.
+pub(crate) async fn quietly<F: Future>(done: F) -> F::Output {
+    done.with_subscriber(Dispatch::none()).await
+}

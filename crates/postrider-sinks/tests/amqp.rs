@@ -249,6 +249,38 @@ async fn r52_a_nack_comes_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r52_a_quorum_queue_takes_messages_and_its_nack_comes_again() {
+    let queue = unique("quorum");
+    let (_turn, sink) = sink_on(|_| {}, &queue).await;
+    let plain = Plain::connect(shared().await.server.port()).await;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    arguments.insert("x-max-length".into(), AMQPValue::LongInt(5));
+    arguments.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    plain.declare_with(&queue, arguments).await;
+    let first = message(0);
+    assert_eq!(sink.publish(std::slice::from_ref(&first)).await, [Outcome::Accepted]);
+    // It learns that it is full a little later, and then refuses.
+    let accepted = std::sync::Mutex::new(vec![first.id]);
+    eventually(PATIENCE, || async {
+        let next = message(1);
+        match sink.publish(std::slice::from_ref(&next)).await.remove(0) {
+            Outcome::Accepted => accepted.lock().expect("not poisoned").push(next.id),
+            refused => {
+                assert!(why(&refused).contains("nack"), "{refused:?}");
+                return true;
+            }
+        }
+        false
+    })
+    .await;
+    let accepted = accepted.into_inner().expect("not poisoned");
+    let arrived: Vec<_> = plain.take(&queue).await.expect("read").iter().filter_map(Arrival::id).collect();
+    assert_eq!(arrived, accepted, "exactly what was accepted is there");
+    eventually(PATIENCE, || async { sink.publish(&[message(2)]).await == [Outcome::Accepted] }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r59_what_is_too_large_for_the_broker_closes_the_channel_and_is_dead_alone() {
     let queue = unique("large");
     let (_turn, sink) = sink_on(|_| {}, &queue).await;
@@ -355,4 +387,37 @@ async fn a_publish_that_nobody_waits_for_any_more_wedges_nothing() {
     }
     proxy.set(Mode::Pass);
     eventually(PATIENCE, || async { sink.publish(&[message(2)]).await == [Outcome::Accepted] }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishes_that_are_cut_off_cost_their_neighbours_nothing() {
+    let _turn = TURNS.read().await;
+    let shared = shared().await;
+    let queue = unique("cut");
+    let plain = Plain::connect(shared.server.port()).await;
+    plain.declare(&queue).await;
+    let proxy = Proxy::start(([127, 0, 0, 1], shared.server.port()).into()).await.expect("a proxy");
+    let client = AmqpClient::new(&config(proxy.port())).expect("a client");
+    let sink = Arc::new(client.sink(queue.parse().expect("one")).expect("a sink"));
+    assert_eq!(sink.publish(&[message(1)]).await, [Outcome::Accepted]);
+    let (neighbour, stop) = (sink.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let stopped = stop.clone();
+    let neighbour = tokio::spawn(async move {
+        let mut outcomes = Vec::new();
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            outcomes.extend(neighbour.publish(&[message(2)]).await);
+        }
+        outcomes
+    });
+    // More than fits into sockets, so that a part is still to be written when nobody waits any more.
+    let large: Vec<_> = (0..50).map(|_| of_payload(Payload::Bytes(vec![7; 400_000]))).collect();
+    for milliseconds in [1, 2, 5, 10, 20] {
+        let cut = tokio::time::timeout(Duration::from_millis(milliseconds), sink.publish(&large)).await;
+        assert!(cut.is_err(), "it was too fast: {milliseconds}");
+    }
+    eventually(PATIENCE, || async { sink.publish(&[message(3)]).await == [Outcome::Accepted] }).await;
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let outcomes = neighbour.await.expect("it ran");
+    assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == Outcome::Accepted), "{outcomes:?}");
+    assert_eq!(proxy.connections(), 1, "the connection is the same");
 }

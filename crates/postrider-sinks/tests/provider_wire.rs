@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use postrider_core::{Outcome, Payload, Sink};
 use postrider_sinks::provider::{
     Adapter, CORRELATION_ID, NoopAdapter, NoopAnswer, NoopConfig, Outbound, ProviderConfig, ProviderSink,
@@ -225,8 +226,10 @@ impl Adapter for Sms {
         self.seen.lock().expect("not poisoned").push(line);
         let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        if *recipient == "+1" {
-            std::future::pending::<()>().await;
+        match *recipient {
+            "+1" => std::future::pending::<()>().await,
+            "+2" => panic!("an adapter's own mistake"),
+            _ => {}
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
         self.under_way.fetch_sub(1, Ordering::SeqCst);
@@ -265,6 +268,13 @@ async fn an_adapter_of_your_own_gets_everything_and_is_cut_off_in_time() {
     let sent = send(&sink, to("sms", "+1", json!({ "text": "hi" })));
     let outcome = tokio::time::timeout(Duration::from_secs(5), sent).await.expect("it is cut off");
     assert!(matches!(&outcome, Outcome::Unknown(why) if why.contains("in time")), "{outcome:?}");
+
+    // The dispatcher catches a panic, and the room of the message is free again.
+    for _ in 0..2 {
+        let sent = send(&sink, to("sms", "+2", json!({ "text": "hi" })));
+        assert!(std::panic::AssertUnwindSafe(sent).catch_unwind().await.is_err());
+    }
+    assert_eq!(send(&sink, to("sms", "+49", json!({ "text": "hi" }))).await, Outcome::Accepted);
 }
 
 #[test]

@@ -4,6 +4,13 @@
 //! comes next, but not before a pause that grows with each failure; until then everybody gets the last error at once. A
 //! channel belongs to one call at a time: it is leased, and only given back when everything on it was answered.
 //!
+//! A channel whose call ended early, because its time was up or nobody waits for it any more, is closed when the rest was
+//! answered. Not before: the library sends the end of a channel before the messages that it has not written yet, and a
+//! message on a closed channel makes the broker close the connection, with everybody else's messages on it.
+//!
+//! A call that got no answer at all says little of the connection: its queue may be ill. So the connection is only
+//! doubted, and the next call asks for a new channel, which a broker that is there opens at once.
+//!
 //! The client library has a thread of its own for each connection, which ends with its socket. So we keep a handle of
 //! the socket: a connection that we give up, in whatever state, leaves no thread behind. On that thread nothing is
 //! logged: the library would write returned messages and frames there, payload and password included.
@@ -12,10 +19,13 @@ use std::cell::RefCell;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use lapin::options::{ConfirmSelectOptions, ExchangeDeclareOptions};
 use lapin::tcp::{AsyncTcpStream, OwnedIdentity, OwnedTLSConfig};
 use lapin::types::FieldTable;
@@ -55,6 +65,9 @@ struct State {
 pub(super) struct Link {
     connection: Connection,
     idle: Mutex<Vec<Channel>>,
+    most_idle: usize,
+    /// Whether some call got no answer at all.
+    doubted: AtomicBool,
     socket: Socket,
 }
 
@@ -62,6 +75,10 @@ pub(super) struct Link {
 pub(super) struct Leased {
     pub(super) link: Arc<Link>,
     pub(super) channel: Channel,
+    /// How long the confirms are waited for that the call did not wait for.
+    patience: Duration,
+    unanswered: Option<BoxFuture<'static, ()>>,
+    given_back: bool,
 }
 
 impl Links {
@@ -83,11 +100,32 @@ impl Links {
     /// A channel that nobody else uses: one that was given back, or a new one.
     pub(super) async fn lease(&self) -> Result<Leased, Unsent> {
         let link = self.link().await?;
+        if link.doubted.load(Ordering::Relaxed) {
+            return self.open_on_doubted(link).await;
+        }
         let idle = link.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle.filter(|channel| channel.status().connected()) {
-            Some(channel) => Ok(Leased { link, channel }),
+            Some(channel) => Ok(self.leased(link, channel)),
             None => self.open(link).await,
         }
+    }
+
+    /// A new channel, on this connection if it still answers, or else on another one.
+    async fn open_on_doubted(&self, link: Arc<Link>) -> Result<Leased, Unsent> {
+        if let Ok(opened) = timeout(self.config.connect_timeout, self.open(link.clone())).await {
+            link.doubted.store(opened.is_err(), Ordering::Relaxed);
+            return opened;
+        }
+        if link.is_blocked() {
+            return Err(Unsent::Blocked);
+        }
+        self.give_up(&mut *self.state.lock().await, &link);
+        drop(link);
+        self.open(self.link().await?).await
+    }
+
+    fn leased(&self, link: Arc<Link>, channel: Channel) -> Leased {
+        Leased { link, channel, patience: self.config.timeout, unanswered: None, given_back: false }
     }
 
     /// A new channel, for which the broker had to answer.
@@ -109,27 +147,28 @@ impl Links {
             Ok(channel)
         };
         match opened.await {
-            Ok(channel) => Ok(Leased { link, channel }),
+            Ok(channel) => Ok(self.leased(link, channel)),
             Err(error) => Err(Unsent::Down(not_opened(&error))),
         }
     }
 
     /// The connection is not to be used any more, if it is still this one.
-    pub(super) async fn give_up(&self, link: &Arc<Link>) {
-        let mut state = self.state.lock().await;
+    fn give_up(&self, state: &mut State, link: &Arc<Link>) {
         if state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             tracing::warn!(sink = %self.name, "the broker does not answer; the connection is given up");
             state.link = None;
         }
     }
 
-    /// The same, whichever it is: it did not answer in time, and is not blocked.
-    pub(super) async fn give_up_silent(&self) -> Option<Unsent> {
-        let link = self.state.lock().await.link.clone()?;
+    /// The same, whichever it is: it did not answer in time, unless it is blocked. There is no time left to wait for who
+    /// makes another one just now.
+    pub(super) fn give_up_silent(&self) -> Option<Unsent> {
+        let mut state = self.state.try_lock().ok()?;
+        let link = state.link.clone()?;
         if link.is_blocked() {
             return Some(Unsent::Blocked);
         }
-        self.give_up(&link).await;
+        self.give_up(&mut state, &link);
         None
     }
 
@@ -233,13 +272,24 @@ impl Links {
             Ok(connected) => connected.map_err(|error| not_connected(&error))?,
             Err(_) => return Err("no connection within connect_timeout".into()),
         };
-        Ok(Link { connection, idle: Mutex::default(), socket: attempt.succeed() })
+        Ok(Link {
+            connection,
+            idle: Mutex::default(),
+            most_idle: self.config.channels,
+            doubted: AtomicBool::new(false),
+            socket: attempt.succeed(),
+        })
     }
 }
 
 impl Link {
     pub(super) fn is_blocked(&self) -> bool {
         self.connection.status().blocked()
+    }
+
+    /// Some call got no answer at all.
+    pub(super) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
     }
 
     /// The most bytes of a frame.
@@ -253,11 +303,42 @@ impl Link {
 
 impl Leased {
     /// Everything on the channel was answered, so that the next call may have it.
-    pub(super) fn give_back(self) {
-        if self.channel.status().connected() {
-            self.link.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.channel);
+    pub(super) fn give_back(mut self) {
+        self.given_back = true;
+        let mut idle = self.link.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.channel.status().connected() && idle.len() < self.link.most_idle {
+            idle.push(self.channel.clone());
         }
     }
+
+    /// The library gives out the confirms of many messages one by one, under a lock that this takes: after it, none of
+    /// them is half given out.
+    pub(super) fn settle(&mut self) {
+        if self.unanswered.is_none() {
+            let mut unanswered = all_confirmed(self.channel.clone());
+            self.unanswered = (&mut unanswered).now_or_never().is_none().then_some(unanswered);
+        }
+        let _ = self.channel.wait_for_confirms().now_or_never();
+    }
+}
+
+/// See the module: the channel is closed when the rest was answered.
+impl Drop for Leased {
+    fn drop(&mut self) {
+        if self.given_back || !self.channel.status().connected() {
+            return;
+        }
+        let (unanswered, patience) = (self.unanswered.take(), self.patience);
+        let unanswered = unanswered.unwrap_or_else(|| all_confirmed(self.channel.clone()));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { drop(timeout(patience, unanswered).await) });
+        }
+    }
+}
+
+/// Holds the channel until its last message is confirmed.
+fn all_confirmed(channel: Channel) -> BoxFuture<'static, ()> {
+    async move { drop(channel.wait_for_confirms().await) }.boxed()
 }
 
 fn pauses() -> ExponentialBackoff {

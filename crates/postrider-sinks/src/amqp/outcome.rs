@@ -14,7 +14,7 @@
 //! | connection lost, or no confirm within `timeout` | unknown | it may have arrived |
 //!
 //! After 406 the messages of the call that were not confirmed are sent again one by one, each on a channel of its own if
-//! need be. No text of the broker is passed on, only codes.
+//! need be, for as long as there is time; the others stay unknown. No text of the broker is passed on, only codes.
 
 use std::time::Duration;
 

@@ -12,6 +12,8 @@ use lapin::options::BasicPublishOptions;
 use lapin::{Channel, Confirmation, ErrorKind};
 use postrider_core::{ClaimedMessage, Destination, Outcome, Sink};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
 use super::config::AmqpConfig;
 use super::link::{Leased, Links};
@@ -102,7 +104,7 @@ impl AmqpSink {
         match timeout_at(deadline, self.shared.links.lease()).await {
             Ok(leased) => leased,
             Err(_) => {
-                let blocked = self.shared.links.give_up_silent().await;
+                let blocked = self.shared.links.give_up_silent();
                 Err(blocked.unwrap_or_else(|| Unsent::Down("the broker did not answer in time".into())))
             }
         }
@@ -110,8 +112,8 @@ impl AmqpSink {
 
     /// Sends messages and waits for what becomes of them; one answer for each, in their order.
     async fn send(&self, messages: &[&Written<'_>], deadline: Instant) -> Result<Answers, Unsent> {
-        let leased = self.lease(deadline).await?;
-        let exchange = &self.shared.config.exchange;
+        let mut leased = self.lease(deadline).await?;
+        let (channel, exchange) = (leased.channel.clone(), &self.shared.config.exchange);
         // All are given to the channel in their order before the first answer is waited for.
         let mut sending: Vec<Sending<'_>> = Vec::with_capacity(messages.len());
         for message in messages {
@@ -119,7 +121,9 @@ impl AmqpSink {
                 sending.push(Sending::Done(Answer::Oversized));
                 continue;
             }
-            let mut publish: Publishing<'_> = Box::pin(publish(&leased.channel, exchange, message));
+            // The library logs what it cannot send any more, headers and payload included.
+            let quiet = publish(&channel, exchange, message).with_subscriber(Dispatch::none());
+            let mut publish: Publishing<'_> = Box::pin(quiet);
             sending.push(match futures::poll!(&mut publish) {
                 Poll::Ready(Err(error)) if matches!(error.kind(), ErrorKind::InvalidChannelState(..)) => {
                     Sending::Done(Answer::NotSent(error))
@@ -135,27 +139,11 @@ impl AmqpSink {
                 *one = Sending::Done(Answer::from(done));
             }
         }
-        // One confirm may be for many messages, and a returned message may be found with any of them. The confirms are
-        // given out under the lock that this takes: what was under way is done after it, and none is missed.
-        let _ = leased.channel.wait_for_confirms().now_or_never();
-        let answers = sending.into_iter().map(|one| match one {
-            Sending::Done(answer) => answer,
-            Sending::UnderWay(publish) => publish.now_or_never().map_or(Answer::Silent, Answer::from),
-        });
-        let answers: Vec<Answer> = answers.collect();
+        take_last_answers(&mut leased, &mut sending);
+        let answers: Vec<Answer> = sending.into_iter().map(Sending::answer).collect();
         let returned = answers.iter().filter_map(Answer::returned).collect();
-        self.part(leased, &answers).await;
+        part(leased, &answers);
         Ok(Answers { answers, returned })
-    }
-
-    /// What becomes of the channel after a call.
-    async fn part(&self, leased: Leased, answers: &[Answer]) {
-        if answers.iter().all(|answer| answer.is_confirmed() || matches!(answer, Answer::Oversized)) {
-            return leased.give_back();
-        }
-        if answers.iter().all(|answer| matches!(answer, Answer::Silent)) && !leased.link.is_blocked() {
-            self.shared.links.give_up(&leased.link).await;
-        }
     }
 
     async fn publish_written(&self, messages: &[&Written<'_>], deadline: Instant) -> Vec<Outcome> {
@@ -167,27 +155,57 @@ impl AmqpSink {
             Err(unsent) => return vec![unsent.outcome(); messages.len()],
         };
         let alone = messages.len() == 1;
-        let refused = !alone && answers.answers.iter().any(Answer::is_refusal);
         let mut outcomes = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
             let outcome = answers.outcome(at, message, alone);
-            outcomes.push(match outcome {
+            outcomes.push(match !alone && answers.answers[at].is_refusal() {
                 // One of them closed the channel, and which one shows when they are sent alone.
-                Outcome::Unknown(_) | Outcome::Retry { .. } if refused && answers.answers[at].is_refusal() => {
-                    self.send_alone(message, deadline).await
-                }
-                outcome => outcome,
+                true => self.send_alone(message, deadline).await.unwrap_or(outcome),
+                false => outcome,
             });
         }
         outcomes
     }
 
-    /// Sends a message with nothing else on its channel, which it closes if it is refused.
-    async fn send_alone(&self, message: &Written<'_>, deadline: Instant) -> Outcome {
-        match self.send(&[message], deadline).await {
-            Ok(answers) => answers.outcome(0, message, true),
-            Err(unsent) => unsent.outcome(),
+    /// Sends a message with nothing else on its channel, which it closes if it is refused. Nothing if there is no time or
+    /// no channel for it: then what became of it before stays.
+    async fn send_alone(&self, message: &Written<'_>, deadline: Instant) -> Option<Outcome> {
+        if Instant::now() >= deadline {
+            return None;
         }
+        let answers = self.send(&[message], deadline).await.ok()?;
+        Some(answers.outcome(0, message, true))
+    }
+}
+
+/// Takes what was answered at the last moment, if the time was up for some.
+///
+/// A returned message may be found with the confirm of another one of the same bundle. Who saw one as confirmed must
+/// therefore have seen all of its bundle. So this looks again until nothing is new: then every bundle that was seen
+/// at all was complete before the last look began.
+fn take_last_answers(leased: &mut Leased, sending: &mut [Sending<'_>]) {
+    let mut is_new = sending.iter().any(|one| matches!(one, Sending::UnderWay(_)));
+    while is_new {
+        leased.settle();
+        is_new = false;
+        for one in sending.iter_mut() {
+            if let Sending::UnderWay(publish) = one
+                && let Some(done) = publish.as_mut().now_or_never()
+            {
+                *one = Sending::Done(Answer::from(done));
+                is_new = true;
+            }
+        }
+    }
+}
+
+/// What becomes of the channel after a call.
+fn part(leased: Leased, answers: &[Answer]) {
+    if answers.iter().all(|answer| answer.is_confirmed() || matches!(answer, Answer::Oversized)) {
+        return leased.give_back();
+    }
+    if answers.iter().all(|answer| matches!(answer, Answer::Silent | Answer::Oversized)) && !leased.link.is_blocked() {
+        leased.link.doubt();
     }
 }
 
@@ -210,6 +228,15 @@ type Publishing<'a> = Pin<Box<dyn Future<Output = lapin::Result<Confirmation>> +
 enum Sending<'a> {
     UnderWay(Publishing<'a>),
     Done(Answer),
+}
+
+impl Sending<'_> {
+    fn answer(self) -> Answer {
+        match self {
+            Self::Done(answer) => answer,
+            Self::UnderWay(_) => Answer::Silent,
+        }
+    }
 }
 
 async fn publish(channel: &Channel, exchange: &str, message: &Written<'_>) -> lapin::Result<Confirmation> {
@@ -249,7 +276,7 @@ impl Sink for AmqpSink {
                 Ok(())
             }
             Ok(Err(unsent)) => Err(unsent.why()),
-            Err(_) => match self.shared.links.give_up_silent().await {
+            Err(_) => match self.shared.links.give_up_silent() {
                 Some(blocked) => Err(blocked.why()),
                 None => Err("the broker did not answer within connect_timeout".into()),
             },

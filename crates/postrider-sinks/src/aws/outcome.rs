@@ -3,18 +3,18 @@
 //! | what happened | outcome | why |
 //! |---|---|---|
 //! | in the list of the successful | accepted | |
-//! | in the list of the failed: throttled, or about keys (KMS) or permissions | retry | an operator or time can mend it |
-//! | in the list of the failed, and it is the sender's fault | reject | it will never be taken |
-//! | in the list of the failed, otherwise | retry | it was not taken |
+//! | in the list of the failed, the sender's fault, with a code that is about the message itself | reject | it will never be taken |
+//! | in the list of the failed, otherwise: throttled, keys (KMS), permissions, a code that is not known | retry | time or an operator can mend it |
 //! | in neither list | unknown | |
 //! | the request was refused because of what is in it | reject, once it was alone in a request | |
-//! | the request was refused for another reason: no such queue or topic, no access, throttled | retry | |
-//! | no connection, no credentials, no region | retry | nothing was sent |
-//! | 500, or an answer that cannot be read | unknown | it may have been taken |
+//! | the request was refused for another reason: no such queue or topic, no access, throttled, 503 | retry | |
+//! | a parameter was refused, and the text speaks of the queue or topic | retry | the destination is the operator's |
+//! | no connection, no credentials, no region, no address of the queue in time | retry | nothing was sent |
+//! | any other 5xx, or an answer that cannot be read | unknown | it may have been taken |
 //! | no answer within `timeout`, or the connection broke | unknown | it may have been taken |
 //! | too large, empty, or a destination that is no name | unsendable | nothing was sent |
 //!
-//! No text of the service is passed on, only its codes.
+//! No text of the service is passed on, only its codes: a text is looked at, and forgotten.
 
 use std::error::Error;
 use std::io;
@@ -36,26 +36,26 @@ pub(crate) enum Failure {
 }
 
 /// Codes which say that a message itself is not wanted.
-const REFUSED: [&str; 6] = [
-    "InvalidMessageContents",
-    "MessageTooLong",
-    "BatchRequestTooLong",
-    "InvalidParameterValue",
-    "InvalidParameter",
-    "InvalidAttributeValue",
-];
+const REFUSED: [&str; 3] = ["InvalidMessageContents", "MessageTooLong", "BatchRequestTooLong"];
+/// Codes which say it, unless their text speaks of the destination.
+const PERHAPS_REFUSED: [&str; 3] = ["InvalidParameterValue", "InvalidParameter", "InvalidAttributeValue"];
+/// Words for the destination, in such a text.
+const DESTINATION: [&str; 4] = ["topic", "queue", "fifo", "targetarn"];
+
+const NOT_READ: &str = "the service's answer cannot be read";
 
 impl Failure {
-    /// What a status and code of the service mean.
-    pub(crate) fn of_service(status: u16, code: Option<&str>) -> Self {
-        // Some services write a family before the code.
+    /// What a status, code and text of the service mean.
+    pub(crate) fn of_service(status: u16, code: Option<&str>, text: Option<&str>) -> Self {
         let code = code.unwrap_or("none");
-        let short = code.rsplit('.').next().unwrap_or(code);
         let why = || format!("the service answered {status} with code {}", printable(code));
         match status {
-            500 => Self::Unknown(why()),
-            _ if REFUSED.contains(&short) => Self::Refused(why()),
-            _ => Self::Later(why() + advice(short)),
+            // It said that it did something, but not what.
+            200..=299 => Self::Unknown(NOT_READ.into()),
+            503 => Self::Later(why()),
+            500..=599 => Self::Unknown(why()),
+            _ if is_about_the_message(code, text) => Self::Refused(why()),
+            _ => Self::Later(why() + advice(short(code))),
         }
     }
 
@@ -116,9 +116,10 @@ impl Failure {
 pub(crate) fn of_sdk<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E, HttpResponse>) -> Failure {
     match error {
         SdkError::ServiceError(answer) => {
-            Failure::of_service(answer.raw().status().as_u16(), answer.err().meta().code())
+            let meta = answer.err().meta();
+            Failure::of_service(answer.raw().status().as_u16(), meta.code(), meta.message())
         }
-        SdkError::ResponseError(_) => Failure::Unknown("the service's answer cannot be read".into()),
+        SdkError::ResponseError(_) => Failure::Unknown(NOT_READ.into()),
         SdkError::DispatchFailure(failure) => match failure.as_connector_error() {
             Some(error) => Failure::of_transport(error, failure.is_timeout()),
             None => Failure::Unknown("the connection broke before there was an answer".into()),
@@ -135,25 +136,25 @@ pub(crate) fn is_forbidden<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResp
     }))
 }
 
-/// What an entry in the list of the failed means.
-pub(crate) fn of_entry(code: &str, sender_fault: bool) -> Outcome {
+/// What an entry in the list of the failed means. Only codes that are known to be about the message kill it.
+pub(crate) fn of_entry(code: &str, text: Option<&str>, sender_fault: bool) -> Outcome {
     let why = format!("the service refused it with code {}", printable(code));
-    let lower = code.to_ascii_lowercase();
-    let signs = [
-        "throttl",
-        "overlimit",
-        "kms",
-        "accessdenied",
-        "authorization",
-        "token",
-        "unavailable",
-        "internal",
-        "notfound",
-    ];
-    match sender_fault && !signs.iter().any(|sign| lower.contains(sign)) {
+    match sender_fault && is_about_the_message(code, text) {
         true => Outcome::Reject(why),
-        false => Outcome::retry(why),
+        false => Outcome::retry(why + advice(short(code))),
     }
+}
+
+/// Whether it is the message that the service does not want, and nothing that an operator could mend.
+fn is_about_the_message(code: &str, text: Option<&str>) -> bool {
+    let text = text.unwrap_or_default().to_ascii_lowercase();
+    let about_destination = || DESTINATION.iter().any(|word| text.contains(word));
+    REFUSED.contains(&short(code)) || (PERHAPS_REFUSED.contains(&short(code)) && !about_destination())
+}
+
+/// Some services write a family before the code.
+fn short(code: &str) -> &str {
+    code.rsplit('.').next().unwrap_or(code)
 }
 
 fn never_connected(kind: io::ErrorKind) -> bool {
@@ -197,9 +198,11 @@ mod tests {
             (400, Some("InvalidParameterValue"), "retry", "reject"),
             (503, Some("ServiceUnavailable"), "retry", "retry"),
             (500, Some("InternalError"), "unknown", "unknown"),
-            (502, None, "retry", "retry"),
+            (502, None, "unknown", "unknown"),
+            (504, None, "unknown", "unknown"),
+            (200, None, "unknown", "unknown"),
         ] {
-            let failure = Failure::of_service(status, code);
+            let failure = Failure::of_service(status, code, None);
             assert_eq!((failure.outcome(false).kind(), failure.outcome(true).kind()), (together, alone), "{code:?}");
         }
     }
@@ -208,7 +211,9 @@ mod tests {
     fn the_table_of_entries_holds() {
         for (code, fault, expected) in [
             ("InvalidMessageContents", true, "reject"),
+            ("InvalidMessageContents", false, "retry"),
             ("InvalidParameterValue", true, "reject"),
+            ("SomethingNew", true, "retry"),
             ("KmsThrottled", true, "retry"),
             ("KMSAccessDeniedException", true, "retry"),
             ("AccessDenied", true, "retry"),
@@ -216,8 +221,11 @@ mod tests {
             ("InternalError", false, "retry"),
             ("ServiceUnavailable", false, "retry"),
         ] {
-            assert_eq!(of_entry(code, fault).kind(), expected, "{code}");
+            assert_eq!(of_entry(code, None, fault).kind(), expected, "{code}");
         }
+        let text = Some("Invalid parameter: TopicArn");
+        assert_eq!(of_entry("InvalidParameter", text, true).kind(), "retry");
+        assert_eq!(Failure::of_service(400, Some("InvalidParameter"), text).outcome(true).kind(), "retry");
     }
 
     #[test]

@@ -15,17 +15,22 @@ use tokio::time::{Instant, timeout_at};
 
 use super::entry::Entry;
 use super::outcome::Failure;
+use super::quietly;
 
 /// The most messages of a request.
 const MOST_ENTRIES: usize = 10;
 /// The most requests of one call at the same time.
 const MOST_REQUESTS: usize = 10;
 const HELD_BACK: &str = "nothing was sent: an earlier message of its group was not taken";
+const UNPREPARED: &str = "nothing was sent: the service did not tell the destination's address in time";
 const TOO_LATE: &str = "nothing was sent: there was no time left";
 
 /// One request to the service.
 #[async_trait]
 pub(crate) trait Service: Send + Sync {
+    /// Does what is needed before anything is sent to a destination.
+    async fn prepare(&self, destination: &str) -> Result<(), Failure>;
+
     /// Sends at most ten entries to a destination; the outcome of each, in their order.
     async fn send(&self, destination: &str, entries: &[&Entry]) -> Result<Vec<Outcome>, Failure>;
 }
@@ -134,8 +139,10 @@ async fn send_once(
     if Instant::now() >= deadline {
         return Err(Failure::Later(TOO_LATE.into()));
     }
-    let of: Vec<&Entry> = request.iter().map(|at| entries[*at].1).collect();
-    match timeout_at(deadline, service.send(entries[*first].0, &of)).await {
+    let (destination, of) = (entries[*first].0, request.iter().map(|at| entries[*at].1).collect::<Vec<_>>());
+    let prepared = timeout_at(deadline, quietly(service.prepare(destination))).await;
+    prepared.unwrap_or_else(|_| Err(Failure::Later(UNPREPARED.into())))?;
+    match timeout_at(deadline, quietly(service.send(destination, &of))).await {
         Ok(Ok(outcomes)) if outcomes.len() == request.len() => Ok(outcomes),
         Ok(Ok(_)) => Err(Failure::Unknown("the service did not answer for every message".into())),
         Ok(Err(failure)) => Err(failure),
@@ -164,6 +171,10 @@ mod tests {
 
     #[async_trait]
     impl Service for Scripted {
+        async fn prepare(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+
         async fn send(&self, _: &str, entries: &[&Entry]) -> Result<Vec<Outcome>, Failure> {
             let bodies: Vec<String> = entries.iter().map(|entry| entry.body.clone()).collect();
             self.sent.lock().expect("not poisoned").push(bodies.clone());

@@ -1,7 +1,6 @@
 //! The client that all routes share, and the sink of one route.
 
 use std::borrow::Cow;
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::config::SnsConfig;
 use super::outcome::of_answer;
-use crate::aws::{CLOUDEVENTS, Entry, Failure, Service, check_name, is_forbidden, of_sdk, publish};
+use crate::aws::{CLOUDEVENTS, Entry, Failure, Service, check_name, is_forbidden, of_sdk, publish, quietly};
 use crate::format::{Form, Format};
 use crate::kind::{Binding, SinkClient};
 use crate::problem::ConfigProblem;
@@ -120,6 +119,11 @@ impl Shared {
 
 #[async_trait]
 impl Service for Shared {
+    async fn prepare(&self, _: &str) -> Result<(), Failure> {
+        self.client().await;
+        Ok(())
+    }
+
     async fn send(&self, topic: &str, entries: &[&Entry]) -> Result<Vec<Outcome>, Failure> {
         let mut request = self.client().await.publish_batch().topic_arn(topic);
         for (at, entry) in entries.iter().enumerate() {
@@ -198,7 +202,7 @@ impl Sink for SnsSink {
     }
 
     async fn ready(&self) -> Result<(), String> {
-        let asked = timeout(self.shared.config.connect_timeout, self.ask()).await;
+        let asked = timeout(self.shared.config.connect_timeout, quietly(self.ask())).await;
         asked.unwrap_or_else(|_| Err("the service did not answer within connect_timeout".into()))
     }
 }

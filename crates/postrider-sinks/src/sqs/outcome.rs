@@ -15,7 +15,10 @@ pub(super) fn of_answer(answer: &SendMessageBatchOutput, count: usize) -> Vec<Ou
         }
     };
     answer.successful().iter().for_each(|entry| put(entry.id(), Outcome::Accepted));
-    answer.failed().iter().for_each(|entry| put(entry.id(), of_entry(entry.code(), entry.sender_fault())));
+    answer
+        .failed()
+        .iter()
+        .for_each(|entry| put(entry.id(), of_entry(entry.code(), entry.message(), entry.sender_fault())));
     outcomes
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::config::SqsConfig;
 use super::outcome::of_answer;
-use crate::aws::{CLOUDEVENTS, Entry, Failure, Service, check_name, is_forbidden, of_sdk, publish};
+use crate::aws::{CLOUDEVENTS, Entry, Failure, Service, check_name, is_forbidden, of_sdk, publish, quietly};
 use crate::format::{Form, Format};
 use crate::kind::{Binding, SinkClient};
 use crate::problem::ConfigProblem;
@@ -150,6 +150,11 @@ impl Shared {
 
 #[async_trait]
 impl Service for Shared {
+    async fn prepare(&self, queue: &str) -> Result<(), Failure> {
+        self.client().await;
+        self.address(queue).await.map(drop)
+    }
+
     async fn send(&self, queue: &str, entries: &[&Entry]) -> Result<Vec<Outcome>, Failure> {
         let address = self.address(queue).await?;
         let mut request = self.client().await.send_message_batch().queue_url(address);
@@ -232,7 +237,7 @@ impl Sink for SqsSink {
     }
 
     async fn ready(&self) -> Result<(), String> {
-        let asked = timeout(self.shared.config.connect_timeout, self.ask()).await;
+        let asked = timeout(self.shared.config.connect_timeout, quietly(self.ask())).await;
         asked.unwrap_or_else(|_| Err("the service did not answer within connect_timeout".into()))
     }
 }

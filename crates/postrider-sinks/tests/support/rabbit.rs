@@ -96,8 +96,10 @@ impl Plain {
                 AMQPValue::LongString(text) => text.to_string(),
                 other => panic!("headers are text, and this is {other:?}"),
             };
+            // Quorum queues add this one.
+            let given = table.inner().iter().filter(|(name, _)| name.as_str() != "x-delivery-count");
             let headers: BTreeMap<String, String> =
-                table.inner().iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+                given.map(|(name, value)| (name.to_string(), text(value))).collect();
             let key = headers.get("key").cloned();
             taken.push(Arrival { body: got.delivery.data, headers, key });
         }
