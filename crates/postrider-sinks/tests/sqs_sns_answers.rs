@@ -11,10 +11,10 @@ mod support;
 use std::time::{Duration, Instant};
 
 use aws_script::{Api, BOTH, Fate, http};
-use postrider_core::{ClaimedMessage, Outcome, Sink};
+use postrider_core::{ClaimedMessage, Outcome, Payload, Sink};
 use postrider_sinks::{SqsClient, SqsConfig};
 use support::{Received, Reply, Server};
-use testkit::sinks::message;
+use testkit::sinks::{message, of_payload};
 
 fn batch(count: usize) -> Vec<ClaimedMessage> {
     (0..count).map(message).collect()
@@ -275,4 +275,19 @@ async fn in_a_child() {
         assert!(unready.contains(expected), "{profile:?} {region:?}: {unready}");
     }
     assert!(server.take().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_has_no_more_bytes_than_the_service_takes() {
+    for (api, bytes) in [(Api::Sqs, 300_000), (Api::Sns, 75_000)] {
+        let server = Server::start(move |request| api.take(request)).await;
+        let body = format!("\"{}\"", "x".repeat(bytes));
+        let batch: Vec<_> = (0..10).map(|_| of_payload(Payload::Json(body.clone()))).collect();
+        let outcomes = api.sink(server.address.port(), false, 20).publish(&batch).await;
+        assert_eq!(kinds(&outcomes), ["accepted"; 10], "{api:?}");
+        // A service that is asked for more refuses it, so that each would be sent alone.
+        let mut counts: Vec<_> = server.take().iter().map(|request| api.sent(request).len()).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 3, 3, 3], "{api:?}");
+    }
 }
