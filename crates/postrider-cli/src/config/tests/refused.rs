@@ -57,9 +57,15 @@ const ADDED: &[(&str, &str)] = &[
         "f:8:10: admin.listen: this is not an address to listen on; write an IP address and a port, such as \"127.0.0.1:9464\"",
     ),
     ("[log]\nformat = \"xml\"", "f:8:10: log.format: there is no such choice; write \"pretty\" or \"json\""),
-    ("[sink.b]", "f:7:7: sink.b: it has no type; say type = \"stdout\" or \"http\" or \"kafka\" or \"pubsub\" or \"nats\" or \"amqp\" or \"redis\" or \"sqs\" or \"sns\" or \"provider\""),
+    (
+        "[sink.b]",
+        "f:7:7: sink.b: it has no type; say type = \"stdout\" or \"http\" or \"kafka\" or \"pubsub\" or \"nats\" or \"amqp\" or \"redis\" or \"sqs\" or \"sns\" or \"provider\"",
+    ),
     ("[sink.b]\ntype = \"http2\"", "f:8:8: sink.b.type: there is no such type; did you mean \"http\"?"),
-    ("[sink.b]\ntype = 5", "f:8:8: sink.b.type: this is not a type; write \"stdout\" or \"http\" or \"kafka\" or \"pubsub\" or \"nats\" or \"amqp\" or \"redis\" or \"sqs\" or \"sns\" or \"provider\""),
+    (
+        "[sink.b]\ntype = 5",
+        "f:8:8: sink.b.type: this is not a type; write \"stdout\" or \"http\" or \"kafka\" or \"pubsub\" or \"nats\" or \"amqp\" or \"redis\" or \"sqs\" or \"sns\" or \"provider\"",
+    ),
     ("[sink]\nb = 5", "f:8:5: sink.b: this is a whole number; it must be a table with a type"),
     ("[source]\nb = \"postgres://u:canary@h/x\"", "f:8:5: source.b: this is text; it must be a table"),
     // Units.
