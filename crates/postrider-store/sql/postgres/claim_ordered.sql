@@ -31,7 +31,7 @@ front as materialized (
       where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= now()
       order by next_attempt_at, seq
       limit {largest_claim}) as front
-    limit greatest(2 * share.size, 64)) as oldest
+    limit greatest(2 * share.size, 16)) as oldest
   where wanted.few between 0 and 2147483647
 ),
 keys as materialized (

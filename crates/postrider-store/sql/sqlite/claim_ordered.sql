@@ -19,7 +19,7 @@ front as materialized (
     select seq from {table}
     where status = 'pending' and namespace = wanted.value and next_attempt_at <= ?4
     order by next_attempt_at, seq
-    limit (select min({largest_claim}, max(2 * size, 64)) from share))
+    limit (select min({largest_claim}, max(2 * size, 16)) from share))
 ),
 near as materialized (
   select seq, size, next_attempt_at, namespace, key

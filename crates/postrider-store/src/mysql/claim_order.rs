@@ -29,7 +29,7 @@ impl Claim<'_> {
         share: usize,
     ) -> Result<Vec<Candidate>, sqlx::Error> {
         let mut bound = Bound::default();
-        bound.add(namespace.to_owned()).count((2 * share).clamp(64, LARGEST_CLAIM as usize));
+        bound.add(namespace.to_owned()).count((2 * share).clamp(16, LARGEST_CLAIM as usize));
         let mut numbers: Vec<i64> = Vec::new();
         for row in fetch(connection, &self.statements.claim_front, bound).await? {
             numbers.extend(row.try_get::<Option<i64>, _>(0)?);
