@@ -117,6 +117,7 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
             max_attempts,
             order: ClaimOrder::Suspects,
             waits: Order::None,
+            followers: 0,
         };
         let mut messages = Vec::new();
         if swept.suspects {

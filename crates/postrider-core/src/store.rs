@@ -112,6 +112,8 @@ pub struct ClaimRequest {
     /// pending or processing, or if all of those are taken by this claim too. [`ClaimOrder::Fair`] and
     /// [`ClaimOrder::Suspects`] take one row of a key.
     pub waits: Order,
+    /// With [`Order::Key`], the most rows that are taken along with the first ones of their keys, of all keys together.
+    pub followers: u32,
 }
 
 /// What a claim took.

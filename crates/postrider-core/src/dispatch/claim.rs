@@ -352,10 +352,22 @@ async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -
         max_attempts: config.max_attempts,
         order,
         waits: config.order,
+        followers: followers(shared, at_once),
     };
     let asked = Instant::now();
     let claimed = shared.call("claim", shared.store.claim(&request)).await?;
     Ok(Claim { claimed, asked, fair })
+}
+
+/// Those that wait in hand for others of their keys get half of it at most: what waits for nobody has room in any case.
+fn followers(shared: &Shared, at_once: usize) -> u32 {
+    match shared.config.order {
+        Order::None => 0,
+        Order::Key => {
+            let room = (shared.config.max_rows / 2).saturating_sub(shared.hand.in_line());
+            u32::try_from(room / at_once).unwrap_or(u32::MAX)
+        }
+    }
 }
 
 /// How long until the passing of time gives us something to claim. With order per key, rows that had been due when we

@@ -44,7 +44,7 @@ struct Inner {
 
 impl Inner {
     /// Notes that a row is under way.
-    fn take_off(&mut self, Waiting { message, asked, trusted_until }: Waiting) -> ClaimedMessage {
+    fn take_off(&mut self, Waiting { message, asked, trusted_until, .. }: Waiting) -> ClaimedMessage {
         let flight = Flight { lease: message.lease, asked, trusted_until };
         self.flights.insert((message.id, message.attempts), flight);
         message
@@ -54,6 +54,7 @@ impl Inner {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Hand {
+    order: Order,
     inner: Mutex<Inner>,
     /// Something waits to be published.
     pub work: Notify,
@@ -64,7 +65,7 @@ pub(super) struct Hand {
 impl Hand {
     pub fn new(order: Order) -> Self {
         let inner = Inner { waiting: Queue::new(order), ..Inner::default() };
-        Self { inner: Mutex::new(inner), ..Self::default() }
+        Self { order, inner: Mutex::new(inner), ..Self::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -77,6 +78,11 @@ impl Hand {
         (inner.rows, inner.bytes)
     }
 
+    /// How many rows wait for others of their keys that are in hand too.
+    pub fn in_line(&self) -> usize {
+        self.lock().waiting.in_line()
+    }
+
     /// How many rows are under way.
     pub fn flying(&self) -> usize {
         self.lock().flights.len()
@@ -87,7 +93,7 @@ impl Hand {
         let mut inner = self.lock();
         inner.rows += messages.len();
         inner.bytes += messages.iter().map(ClaimedMessage::size).sum::<usize>();
-        messages.into_iter().for_each(|message| inner.waiting.add(Waiting { message, asked, trusted_until }));
+        messages.into_iter().for_each(|message| inner.waiting.add(Waiting { message, asked, trusted_until, place: 0 }));
         drop(inner);
         self.work.notify_one();
     }
@@ -114,14 +120,14 @@ impl Hand {
             });
             let mut next = Some(inner.take_off(row));
             while let Some(message) = next.take() {
-                if sink.keeps_order_for(&message) {
-                    let fits = |message: &ClaimedMessage, trusted_until: Instant| {
-                        let of = sink.batch_for(message);
-                        of.key == key && batches[at].len() + 1 < of.limit.min(limit) && now < trusted_until
-                    };
-                    let follower = inner.waiting.pop_follower(&message, fits);
-                    next = follower.map(|row| inner.take_off(row));
-                }
+                // Nothing is asked of the sink where nobody stands in line.
+                let fits = |follower: &ClaimedMessage, trusted_until: Instant| {
+                    let of = sink.batch_for(follower);
+                    let has_room = of.key == key && batches[at].len() + 1 < of.limit.min(limit);
+                    has_room && now < trusted_until && sink.keeps_order_for(&message)
+                };
+                let follower = inner.waiting.pop_follower(&message, fits);
+                next = follower.map(|row| inner.take_off(row));
                 batches[at].push(message);
             }
         }
@@ -150,7 +156,7 @@ impl Hand {
 
     /// Notes that a row is out of the way of those that wait for it.
     pub fn passed(&self, message: &ClaimedMessage) {
-        if self.lock().waiting.passed(message) {
+        if self.order == Order::Key && self.lock().waiting.passed(message) {
             self.work.notify_one();
         }
     }

@@ -64,6 +64,10 @@ async fn sweep(shared: &Shared) {
         let sweep = shared.store.sweep(&config.scope, config.max_attempts, CHUNK);
         let Ok(swept) = shared.call("sweep", sweep).await else { return };
         swept.buried.iter().for_each(|id| shared.metrics.swept(*id));
+        if !swept.buried.is_empty() {
+            // What waited for them may be claimed now.
+            shared.freed.notify_one();
+        }
         if swept.suspects {
             shared.note_suspects(true);
         }

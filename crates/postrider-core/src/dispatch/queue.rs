@@ -15,6 +15,8 @@ pub(super) struct Waiting {
     pub message: ClaimedMessage,
     pub asked: Instant,
     pub trusted_until: Instant,
+    /// Its place among all that came.
+    pub place: u64,
 }
 
 /// Namespace and key.
@@ -33,8 +35,10 @@ struct Line {
 #[derive(Default)]
 pub(super) struct Queue {
     order: Order,
+    /// By their places.
     ready: VecDeque<Waiting>,
     lines: HashMap<Key, Line>,
+    came: u64,
 }
 
 impl Queue {
@@ -47,7 +51,9 @@ impl Queue {
         Some((message.namespace.clone(), key.clone()))
     }
 
-    pub fn add(&mut self, row: Waiting) {
+    pub fn add(&mut self, mut row: Waiting) {
+        row.place = self.came;
+        self.came += 1;
         if let Some(key) = self.key(&row.message) {
             let line = self.lines.entry(key).or_default();
             if line.ahead > 0 {
@@ -56,6 +62,11 @@ impl Queue {
             line.ahead = 1;
         }
         self.ready.push_back(row);
+    }
+
+    /// How many rows stand in lines.
+    pub fn in_line(&self) -> usize {
+        self.lines.values().map(|line| line.followers.len()).sum()
     }
 
     /// The next row that is ready.
@@ -93,7 +104,9 @@ impl Queue {
             return false;
         };
         line.ahead = 1;
-        self.ready.push_front(next);
+        // Where it would be without order: neither before what came before it, nor behind what came after it.
+        let at = self.ready.partition_point(|row| row.place < next.place);
+        self.ready.insert(at, next);
         true
     }
 
@@ -145,7 +158,7 @@ mod tests {
             Lease { id: Uuid::from_u128(number), worker: Uuid::nil(), attempt: 1, address: RowAddress::default() };
         let mut message = ClaimedMessage::new(lease, "shop".into(), "t".into(), Payload::Json("{}".into()));
         message.key = key.map(str::to_owned);
-        Waiting { message, asked: trusted_until, trusted_until }
+        Waiting { message, asked: trusted_until, trusted_until, place: 0 }
     }
 
     fn queue(order: Order, keys: &[Option<&str>], then: Instant) -> Queue {
@@ -166,6 +179,15 @@ mod tests {
         assert_eq!(ready(&queue), [2, 3, 4], "the next of the key waits while the first is under way");
         assert!(queue.passed(&first.message));
         assert_eq!(ready(&queue), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_row_that_becomes_ready_overtakes_none_that_came_before_it() {
+        let mut queue = queue(Order::Key, &[Some("a"), None, Some("b"), Some("a"), Some("c")], Instant::now());
+        assert_eq!((ready(&queue), queue.in_line()), (vec![0, 1, 2, 4], 1));
+        let first = queue.pop().expect("one is ready");
+        assert!(queue.passed(&first.message));
+        assert_eq!((ready(&queue), queue.in_line()), (vec![1, 2, 3, 4], 0));
     }
 
     #[test]

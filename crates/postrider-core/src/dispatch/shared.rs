@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub retired: CancellationToken,
     /// Fires when claiming has to stop: the breaker opened, or the database refuses to settle.
     pub shut: Notify,
-    /// Messages with keys were settled, so others of their keys may be claimed now; told with order per key only.
+    /// Messages were settled or buried, so others of their keys may be claimed now.
     pub freed: Notify,
     suspects: AtomicBool,
     breaker: Mutex<Breaker>,

@@ -1,6 +1,6 @@
--- Finds rows whose attempts are spent: leases that ran out, and due rows among the oldest whose allowance was lowered.
+-- Finds rows whose attempts are spent: leases that ran out, and due rows whose allowance was lowered, among the oldest and the first of these rows' keys.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit
--- Uses {name}_lease_idx and {name}_due_idx. Answers one row: their numbers (a JSON array), whether suspects wait, and what time was seen last.
+-- Uses {name}_lease_idx, {name}_due_idx and {name}_key_idx. Answers one row: their numbers (a JSON array), whether suspects wait, and what time was seen last.
 with recursive {namespaces},
 crashed as (
   select seq
@@ -11,15 +11,31 @@ crashed as (
   order by locked_until
   limit ?5
 ),
-spent as (
-  select row.seq
+front as materialized (
+  select row.seq, row.namespace, row.key, row.attempts >= coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2) as spent
   from wanted cross join {table} as row
   where row.seq in (
-      select seq from {table}
-      where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= ?4
-      order by next_attempt_at, seq
-      limit {largest_claim})
-    and row.attempts >= coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2)
+    select seq from {table}
+    where status = 'pending' and namespace = wanted.namespace and next_attempt_at <= ?4
+    order by next_attempt_at, seq
+    limit {largest_claim})
+),
+-- The first rows of keys in a full front: those behind may wait for one that is not among the oldest, which would never be found otherwise, because with order per key they do not go away.
+firsts as (
+  select (
+    select case when row.attempts >= coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2) and row.next_attempt_at <= ?4 then row.seq end
+    from {table} as row
+    where row.namespace = line.namespace and row.key = line.key and row.status in ('pending', 'processing') and +row.status = 'pending'
+    order by row.seq
+    limit 1) as seq
+  from (
+    select distinct namespace, key from front
+    where key is not null and namespace in (select namespace from front group by namespace having count(*) >= {largest_claim})) as line
+),
+spent as (
+  select seq from front where spent
+  union
+  select seq from firsts where seq is not null
   limit ?5
 )
 select

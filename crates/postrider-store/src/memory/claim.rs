@@ -79,6 +79,7 @@ impl Table {
             runs.extend(line.iter().copied().take(LONGEST_RUN as usize).take_while(ready).enumerate().skip(1));
         }
         runs.sort_by_key(|(place, _)| *place);
+        runs.truncate(request.followers as usize);
         runs.into_iter().map(|(_, row)| row).collect()
     }
 

@@ -100,10 +100,21 @@ impl Claim<'_> {
             if due.len() >= room {
                 break;
             }
-            let mut bound = Bound::default();
-            bound.add(head.namespace.clone()).add(self.request.max_attempts).tenant(self.within.tenant);
-            bound.count(share(room, heads.len()));
-            due.extend(candidates(&fetch(connection, statements.due, bound).await?)?);
+            let share = share(room, heads.len());
+            let mut rows = match self.request.waits {
+                Order::None => Vec::new(),
+                Order::Key => self.near(connection, &head.namespace, share).await?,
+            };
+            if rows.len() * 4 < share {
+                let mut bound = Bound::default();
+                bound.add(head.namespace.clone()).add(self.request.max_attempts).tenant(self.within.tenant);
+                bound.count(share);
+                let mut far = candidates(&fetch(connection, statements.due, bound).await?)?;
+                far.retain(|row| rows.iter().all(|near| near.seq != row.seq));
+                rows.extend(far);
+                rows.truncate(share);
+            }
+            due.extend(rows);
         }
         due.sort_unstable_by_key(|row| (row.since, row.seq));
         picked.extend(due);
@@ -235,7 +246,7 @@ impl Claim<'_> {
     }
 }
 
-fn candidates(rows: &[MySqlRow]) -> Result<Vec<Candidate>, sqlx::Error> {
+pub(super) fn candidates(rows: &[MySqlRow]) -> Result<Vec<Candidate>, sqlx::Error> {
     let candidate = |row: &MySqlRow| {
         let size: i64 = row.try_get(1)?;
         Ok(Candidate { seq: row.try_get(0)?, size: u64::try_from(size).unwrap_or(0), since: row.try_get(2)? })

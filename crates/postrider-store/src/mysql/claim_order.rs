@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use postrider_core::store::LONGEST_RUN;
+use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN};
 use sqlx::{MySqlConnection, Row};
 
-use super::claim::{Candidate, Claim};
+use super::claim::{Candidate, Claim, candidates};
 use super::run::fetch;
 use super::types::Bound;
 
@@ -20,6 +20,32 @@ pub(super) struct Place {
 }
 
 impl Claim<'_> {
+    /// Locks what may be claimed among the rows of a namespace that have been due for longest, and the first ones of their
+    /// keys: most of the others may wait for these.
+    pub(super) async fn near(
+        &self,
+        connection: &mut MySqlConnection,
+        namespace: &str,
+        share: usize,
+    ) -> Result<Vec<Candidate>, sqlx::Error> {
+        let mut bound = Bound::default();
+        bound.add(namespace.to_owned()).count((2 * share).clamp(16, LARGEST_CLAIM as usize));
+        let mut numbers: Vec<i64> = Vec::new();
+        for row in fetch(connection, &self.statements.claim_front, bound).await? {
+            numbers.extend(row.try_get::<Option<i64>, _>(0)?);
+        }
+        let mut locked = Vec::new();
+        for portion in numbers.chunks(self.statements.claim_near.largest()) {
+            let Some((sql, portion)) = self.statements.claim_near.padded(portion) else { continue };
+            let mut bound = Bound::default();
+            bound.rows(portion).add(self.request.max_attempts).tenant(self.within.tenant);
+            locked.extend(candidates(&fetch(connection, sql, bound).await?)?);
+        }
+        locked.sort_unstable_by_key(|row| (row.since, row.seq));
+        locked.truncate(share);
+        Ok(locked)
+    }
+
     /// Drops candidates that wait for an earlier row of their key, and answers those that others wait for.
     ///
     /// The statement that locked them has left out what it could, but it compares rows as they are with others as they
@@ -56,7 +82,7 @@ impl Claim<'_> {
         heads: &[Candidate],
         places: Vec<Place>,
     ) -> Result<Vec<Candidate>, sqlx::Error> {
-        let room = self.limit().saturating_sub(heads.len());
+        let room = self.limit().saturating_sub(heads.len()).min(self.request.followers as usize);
         let length = room.min(LONGEST_RUN as usize - 1);
         let mut found = Vec::new();
         for place in places.iter().take(if length == 0 { 0 } else { RUNS_PER_CLAIM }) {
@@ -70,6 +96,7 @@ impl Claim<'_> {
             runs.extend(run.into_iter().take_while(|row| locked.contains(&row.seq)).enumerate());
         }
         runs.sort_by_key(|(place, _)| *place);
+        runs.truncate(room);
         Ok(runs.into_iter().map(|(_, row)| row).collect())
     }
 

@@ -56,13 +56,20 @@ impl Sweep<'_> {
             let mut bound = Bound::default();
             bound.add(head.namespace.clone()).tenant(self.within.tenant).add(self.max_attempts).count(room);
             found.extend(numbers(&fetch(connection, &self.statements.sweep_spent, bound).await?)?);
+            let mut bound = Bound::default();
+            bound.add(self.max_attempts).tenant(self.within.tenant);
+            bound.add(head.namespace.clone()).tenant(self.within.tenant);
+            for row in fetch(connection, &self.statements.sweep_keys, bound).await? {
+                found.extend(row.try_get::<Option<i64>, _>(0)?);
+            }
         }
+        found.sort_unstable();
+        found.dedup();
         found.truncate(self.limit);
         Ok(found)
     }
 
-    async fn bury(&self, connection: &mut MySqlConnection, mut found: Vec<i64>) -> Result<Vec<Uuid>, sqlx::Error> {
-        found.sort_unstable();
+    async fn bury(&self, connection: &mut MySqlConnection, found: Vec<i64>) -> Result<Vec<Uuid>, sqlx::Error> {
         begin(connection).await?;
         let (mut locked, mut buried) = (Vec::new(), Vec::new());
         for portion in found.chunks(self.statements.sweep_lock.largest()) {

@@ -127,6 +127,8 @@ pub struct StoreStatements {
     pub claim_suspects_ordered: Scoped,
     pub claim_due_ordered: Sql,
     pub claim_lane_ordered: Sql,
+    pub claim_front: Sql,
+    pub claim_near: Portioned,
     pub claim_turn: Portioned,
     pub claim_run: Sql,
     pub claim_follow: Portioned,
@@ -142,6 +144,7 @@ pub struct StoreStatements {
     pub settle_look: Portioned,
     pub sweep_crashed: Scoped,
     pub sweep_spent: Sql,
+    pub sweep_keys: Sql,
     pub sweep_lock: Portioned,
     pub sweep_bury: Portioned,
     pub sweep_suspects: Scoped,
@@ -201,6 +204,8 @@ impl StoreStatements {
             claim_suspects_ordered: self::scoped(names, template!("claim_suspects"), &ORDERED),
             claim_due_ordered: render(names, template!("claim_due"), &ORDERED).into(),
             claim_lane_ordered: render(names, template!("claim_lane"), &ORDERED).into(),
+            claim_front: sql(template!("claim_front")),
+            claim_near: rows(template!("claim_near")),
             claim_turn: rows(template!("claim_turn")),
             claim_run: sql(template!("claim_run")),
             claim_follow: rows(template!("claim_follow")),
@@ -216,6 +221,7 @@ impl StoreStatements {
             settle_look: leased(""),
             sweep_crashed: scoped(template!("sweep_crashed")),
             sweep_spent: sql(template!("sweep_spent")),
+            sweep_keys: sql(template!("sweep_keys")),
             sweep_lock: rows(template!("sweep_lock")),
             sweep_bury: rows(template!("sweep_bury")),
             sweep_suspects: scoped(template!("sweep_suspects")),
@@ -258,9 +264,11 @@ impl StoreStatements {
             ("claim_lane", &self.claim_lane),
             ("claim_due_ordered", &self.claim_due_ordered),
             ("claim_lane_ordered", &self.claim_lane_ordered),
+            ("claim_front", &self.claim_front),
             ("claim_run", &self.claim_run),
             ("next_coming", &self.next_coming),
             ("sweep_spent", &self.sweep_spent),
+            ("sweep_keys", &self.sweep_keys),
             ("purge_lock", &self.purge_lock),
             ("purge_unlock", &self.purge_unlock),
             ("message", &self.message),
@@ -297,7 +305,8 @@ impl StoreStatements {
             all.push((name, &statement.all));
             all.extend(texts(name, &statement.some));
         }
-        let lists: [(_, &Portioned); 18] = [
+        let lists: [(_, &Portioned); 19] = [
+            ("claim_near", &self.claim_near),
             ("claim_turn", &self.claim_turn),
             ("claim_follow", &self.claim_follow),
             ("claim_read", &self.claim_read),

@@ -219,6 +219,9 @@ impl Store for PostgresStore {
                 // Never below one, because the first row is always taken.
                 bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
             }
+            if request.order == ClaimOrder::Due && request.waits == Order::Key {
+                bound.add(i64::from(request.followers));
+            }
             if let ClaimOrder::Fair { after } = &request.order {
                 bound.add(after.as_ref().map_or("", |lane| &lane.namespace).to_owned());
                 bound.add(after.as_ref().map_or("", |lane| &lane.topic).to_owned());

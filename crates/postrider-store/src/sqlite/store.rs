@@ -397,6 +397,9 @@ impl Store for SqliteStore {
             // Never below one, because the first row is always taken.
             bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
             bound.add(json(look.due)).add(namespaces);
+            if ordered {
+                bound.add(i64::from(request.followers));
+            }
         }
         let rows = writing.finish(step, &mut bound).await.map_err(failed)?;
         let messages = claimed(&rows, request.worker, now).map_err(failed)?;

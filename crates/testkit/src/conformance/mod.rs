@@ -94,10 +94,12 @@ macro_rules! conformance {
             r59_a_head_in_backoff_holds_up_its_key_and_nobody_else
             r59_the_run_of_a_key_is_claimed_at_once_and_in_order
             r59_the_run_of_a_key_is_bounded
+            r59_no_more_than_asked_for_come_after_the_first_of_their_keys
             r59_a_run_ends_before_a_row_that_may_not_be_claimed
             r59_a_claim_that_is_cut_short_keeps_the_first_of_a_key
             r60_when_the_lease_of_a_run_is_over_it_is_claimed_from_its_head
             r61_a_dead_head_is_skipped
+            r61_a_head_over_a_lowered_limit_is_found_behind_thousands_of_followers
             r61_a_replayed_message_goes_out_late_and_before_what_still_waits
             r59_followers_that_are_released_wait_for_their_head
             r59_a_fair_claim_takes_the_first_of_a_key

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::store::{ClaimOrder, ClaimRequest, LONGEST_RUN, Order, Scope};
+use postrider::store::{ClaimOrder, ClaimRequest, LARGEST_CLAIM, LONGEST_RUN, Order, Scope};
 use postrider::{ClaimedMessage, Message, Operator, Store};
 use uuid::Uuid;
 
@@ -56,6 +56,16 @@ pub async fn r59_the_run_of_a_key_is_bounded(h: impl Harness) {
     assert_eq!(ids(&claimed), placed[..LONGEST_RUN as usize]);
 }
 
+pub async fn r59_no_more_than_asked_for_come_after_the_first_of_their_keys(h: impl Harness) {
+    let placed = h.put_all(["a", "a", "a", "b", "b", "b"].map(keyed)).await;
+    let none = h.claim(&ClaimRequest { followers: 0, ..ordered() }).await;
+    assert_eq!(ids(&none), [placed[0], placed[3]]);
+    let given_back: Vec<_> = none.iter().map(|message| release(message.lease)).collect();
+    h.store().release(&given_back).await.expect("the store releases");
+    let three = h.claim(&ClaimRequest { followers: 3, ..ordered() }).await;
+    assert_eq!(ids(&three), [placed[0], placed[1], placed[2], placed[3], placed[4]]);
+}
+
 pub async fn r59_a_run_ends_before_a_row_that_may_not_be_claimed(h: impl Harness) {
     let placed = h.put_all([keyed("a"), keyed("a"), keyed("a").deliver_after(HOUR), keyed("a")]).await;
     assert_eq!(ids(&h.claim(&ordered()).await), placed[..2]);
@@ -98,6 +108,22 @@ pub async fn r61_a_dead_head_is_skipped(h: impl Harness) {
     h.expire().await;
     assert_eq!(h.sweep(1).await, [placed[1]], "its attempts are spent");
     assert_eq!(ids(&h.claim(&ordered()).await), placed[2..]);
+}
+
+/// Those that wait have been due for longer, and stay where they are until it is buried.
+pub async fn r61_a_head_over_a_lowered_limit_is_found_behind_thousands_of_followers(h: impl Harness) {
+    let head = h.put(keyed("a")).await;
+    let claimed = h.claim(&ordered()).await;
+    h.enqueue_many((0..LARGEST_CLAIM + 200).map(|_| keyed("a")).collect()).await.expect("valid");
+    h.pass_time(SECOND).await;
+    h.store().nack(&[nack(claimed[0].lease, SECOND)]).await.expect("the store nacks");
+    assert_eq!(h.sweep(1).await, NONE, "it is not due yet");
+    h.pass_time(SECOND * 2).await;
+    let lowered = ClaimRequest { max_attempts: 1, ..ordered() };
+    assert_eq!(ids(&h.claim(&lowered).await), NONE);
+    assert_eq!(h.sweep(2).await, NONE, "it has an attempt left");
+    assert_eq!(h.sweep(1).await, [head]);
+    assert!(!h.claim(&lowered).await.is_empty(), "the others go on");
 }
 
 pub async fn r61_a_replayed_message_goes_out_late_and_before_what_still_waits(h: impl Harness) {

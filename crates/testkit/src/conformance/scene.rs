@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider::operate::{Change, Filter};
-use postrider::store::{Bury, ClaimOrder, ClaimRequest, Nack, Order, Purge, Release, Scope};
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, LARGEST_CLAIM, Nack, Order, Purge, Release, Scope};
 use postrider::store::{Delivered, Finished};
 use postrider::{ClaimedMessage, Lease, Message, Settled, Store};
 use uuid::Uuid;
@@ -42,6 +42,7 @@ pub fn request(worker: Uuid) -> ClaimRequest {
         max_attempts: MAX_ATTEMPTS,
         order: ClaimOrder::Due,
         waits: Order::None,
+        followers: LARGEST_CLAIM,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::state::State;
-use postrider::store::{ClaimOrder, ClaimRequest, Order, Store};
+use postrider::store::{ClaimOrder, ClaimRequest, LARGEST_CLAIM, Order, Store};
 use postrider::{Dispatcher, MemoryStore, Scope};
 use uuid::Uuid;
 
@@ -19,6 +19,7 @@ pub(crate) fn steal(limit: u32, lease: Duration) -> ClaimRequest {
         max_attempts: 10,
         order: ClaimOrder::Due,
         waits: Order::None,
+        followers: LARGEST_CLAIM,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Order per key: what comes after a failing message of a key waits, and nobody else does.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -214,6 +215,49 @@ async fn r59_what_waits_for_its_key_is_given_back_at_a_stop() {
         rows[1..].iter().all(|row| row.status == State::Pending && row.attempts == 0),
         "all others were given back"
     );
+}
+
+/// Takes its time with messages that have a key, and none with the others.
+#[derive(Clone, Default)]
+struct SlowWithKeys {
+    begun: Arc<AtomicUsize>,
+    without_key: Arc<AtomicUsize>,
+}
+
+#[async_trait::async_trait]
+impl Sink for SlowWithKeys {
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        if batch.iter().all(|message| message.key.is_none()) {
+            self.without_key.fetch_add(batch.len(), Ordering::Relaxed);
+        } else {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        vec![Outcome::Accepted; batch.len()]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r59_what_waits_for_slow_keys_leaves_room_for_others() {
+    let store = MemoryStore::new();
+    let sink = SlowWithKeys::default();
+    let builder = Dispatcher::builder(store.clone(), sink.clone()).batch_size(100).max_rows(400).concurrency(64);
+    let running = Running::start(ordered(builder));
+    // Each key finds nothing else to claim, and all its messages would fit into what is left of the hand.
+    for key in 0..4 {
+        for number in 0..100 {
+            enqueue(&store, numbered(key, number)).await;
+        }
+        let begun = usize::try_from(key).expect("a small number") + 1;
+        until("the first of the key is under way", || sink.begun.load(Ordering::Relaxed) >= begun).await;
+    }
+    let begun = tokio::time::Instant::now();
+    for _ in 0..50 {
+        enqueue(&store, Message::json("shop", "t", &1)).await;
+    }
+    until("what has no key is delivered", || sink.without_key.load(Ordering::Relaxed) == 50).await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    stop(vec![running]).await;
 }
 
 #[tokio::test(start_paused = true)]

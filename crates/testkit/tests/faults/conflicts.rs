@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use postrider::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Nack, Order, Release};
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Delivered, LARGEST_CLAIM, Nack, Order, Release};
 use postrider::{ClaimedMessage, Names, PostgresStore, Scope, Settled, Store};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -41,6 +41,7 @@ async fn claim(store: &PostgresStore, limit: u32) -> Result<Vec<ClaimedMessage>>
         max_attempts: 10,
         order: ClaimOrder::Due,
         waits: Order::None,
+        followers: LARGEST_CLAIM,
     };
     Ok(store.claim(&request).await?.messages)
 }

@@ -122,10 +122,10 @@ async fn check(scene: &OnMySql, analyzed: bool) {
         let (count, dead) = reads(scene, store.count_dead(&filter)).await;
         assert!(dead.expect("counted") > 100);
         assert!(count < 1_000, "the count of dead rows read {count} rows, analyzed {analyzed}");
-        // Looks at the first thousand due rows of each namespace.
+        // Looks at the first thousand due rows of each namespace, and at their keys.
         let (count, swept) = reads(scene, store.sweep(&scope, 5, 10)).await;
         swept.expect("swept");
-        assert!(count < 3_000, "the sweep read {count} rows, analyzed {analyzed}");
+        assert!(count < 5_000, "the sweep read {count} rows, analyzed {analyzed}");
         // Counts what waits, runs and is dead, but not what is delivered.
         let (count, stats) = reads(scene, store.stats(&scope)).await;
         assert!(stats.expect("counted").pending > 19_000);
@@ -154,7 +154,7 @@ async fn r59_a_claim_with_order_per_key_reads_a_few_rows_for_each_of_its_own() {
             let ten = ClaimRequest { limit: 10, waits: Order::Key, order, ..request() };
             let (count, claimed) = reads(&scene, scene.store.claim(&ten)).await;
             assert_eq!(claimed.expect("claimed").messages.len(), 10);
-            assert!(count < 250, "{:?} read {count} rows, analyzed {analyzed}", ten.order);
+            assert!(count < 600, "{:?} read {count} rows, analyzed {analyzed}", ten.order);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::operate::{Change, Filter};
-use postrider::store::{ClaimOrder, ClaimRequest, Order, Scope};
+use postrider::store::{ClaimOrder, ClaimRequest, LARGEST_CLAIM, Order, Scope};
 use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, MySqlStore, Names, Store};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
@@ -90,6 +90,7 @@ pub fn request() -> ClaimRequest {
         max_attempts: 10,
         order: ClaimOrder::Due,
         waits: Order::None,
+        followers: LARGEST_CLAIM,
     }
 }
 

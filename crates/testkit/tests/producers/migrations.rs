@@ -154,6 +154,38 @@ async fn a_database_at_version_2_migrates_and_keeps_its_rows() -> Result<()> {
     Ok(())
 }
 
+/// A claim that waits for the index holds as much of the table as who reads it. If the migration then wanted the table for
+/// itself, that would be a deadlock.
+#[tokio::test]
+async fn version_4_waits_for_nobody_who_reads() -> Result<()> {
+    let pool = empty_database().await?;
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0004 order").context("the script has the fourth version")?;
+    sqlx::raw_sql(AssertSqlSafe(older.to_owned())).execute(&pool).await?;
+    let mut reader = pool.begin().await?;
+    sqlx::query("select 1 from outbox_messages for update").fetch_all(&mut *reader).await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, [4]);
+    reader.rollback().await?;
+    let cache: i64 = sqlx::query_scalar("select cache_size from pg_sequences").fetch_one(&pool).await?;
+    assert_eq!(cache, 1);
+    Ok(())
+}
+
+/// On a large table the index is made beforehand, without keeping writers out.
+#[tokio::test]
+async fn version_4_takes_an_index_that_is_there() -> Result<()> {
+    let pool = empty_database().await?;
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0004 order").context("the script has the fourth version")?;
+    sqlx::raw_sql(AssertSqlSafe(older.to_owned())).execute(&pool).await?;
+    let index = "create index concurrently outbox_messages_key_idx on outbox_messages (namespace, key, seq)
+        where status in ('pending', 'processing') and key is not null";
+    sqlx::raw_sql(index).execute(&pool).await?;
+    assert_eq!(PostgresStore::new(pool.clone(), Names::default()).migrate().await?, [4]);
+    Ok(())
+}
+
 /// An operator needs rights on two tables, and none on the numbers' sequence.
 #[tokio::test]
 async fn an_operator_needs_rights_on_tables_only() -> Result<()> {

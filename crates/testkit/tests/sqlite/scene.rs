@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::dispatch::DispatcherBuilder;
-use postrider::store::{ClaimOrder, ClaimRequest, Order, Scope};
+use postrider::store::{ClaimOrder, ClaimRequest, LARGEST_CLAIM, Order, Scope};
 use postrider::{ClaimedMessage, Dispatcher, Ended, Message, PublishError, SqliteStore, Store, callback};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -61,6 +61,7 @@ pub fn request(lease: Duration) -> ClaimRequest {
         max_attempts: 10,
         order: ClaimOrder::Due,
         waits: Order::None,
+        followers: LARGEST_CLAIM,
     }
 }
 
