@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`setting`], [`problem`] | values of a configuration that are more than text, and what is wrong with them |
 //! | [`kind`], [`tls`] | what every type of sink has |
-//! | [`format`] | how a message is written: plain, in the event envelope, as a CloudEvent |
+//! | [`format`](mod@format) | how a message is written: plain, in the event envelope, as a CloudEvent |
 //! | [`wire`] | what every message carries, whatever the wire |
 //! | [`stdout`] | JSON lines, for a first look and for tools that read them |
 //! | [`http`] | webhooks: CloudEvents or a plain body, signed |
