@@ -267,7 +267,12 @@ impl Sink for Router {
     /// By route, and never more than its sink takes: what has to be sent in several calls would not be done in time.
     fn batch_for(&self, message: &ClaimedMessage) -> BatchFor {
         match self.route(message) {
-            Some(at) => BatchFor { key: at as u64, limit: self.routes[at].sink.batch_for(message).limit },
+            Some(at) => {
+                // A sink may be a router itself, and keeps its own messages apart.
+                let inner = self.routes[at].sink.batch_for(message);
+                let key = inner.key.wrapping_add(1).wrapping_mul(self.routes.len() as u64).wrapping_add(at as u64);
+                BatchFor { key, limit: inner.limit }
+            }
             None => BatchFor { key: u64::MAX, limit: self.max_batch() },
         }
     }
@@ -446,6 +451,17 @@ mod tests {
         assert!(minds(vec![Route::to("a", sink()).topic("x"), Route::to("b", sink())]));
         let inner = Router::new(vec![Route::to("a", sink()), Route::to("b", sink())], BreakerConfig::default());
         assert!(minds(vec![Route::to("c", Arc::new(inner))]), "a sink that minds itself");
+    }
+
+    #[test]
+    fn messages_of_two_routes_of_a_router_within_a_router_share_no_batch() {
+        let sink = || -> Arc<dyn Sink> { Arc::new(callback(|_| async { Ok::<(), String>(()) })) };
+        let breaker = BreakerConfig::default();
+        let inner = Router::new(vec![Route::to("a", sink()).topic("a"), Route::to("b", sink()).topic("b")], breaker);
+        let outer = Router::new(vec![Route::to("x", sink()).topic("x"), Route::to("inner", Arc::new(inner))], breaker);
+        let keys: HashSet<u64> =
+            ["x", "a", "b", "nowhere"].iter().map(|topic| outer.batch_for(&message("n", topic)).key).collect();
+        assert_eq!(keys.len(), 4);
     }
 
     #[tokio::test]

@@ -17,8 +17,6 @@ use async_nats::jetstream::{Context, ContextBuilder};
 use async_nats::{Client, ConnectOptions, Event, ReconnectToServer, ServerAddr, ServerError};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::instrument::WithSubscriber;
-use tracing::subscriber::NoSubscriber;
 
 use super::config::NatsConfig;
 use super::outcome::no_connection;
@@ -213,9 +211,7 @@ impl Links {
                 async move { Some(ReconnectToServer { addr, delay: Some(Duration::ZERO) }) }
             })
             .event_callback(on_event(self.name.clone(), refused.clone()));
-        // At its most talkative the library prints what it sends to log in.
-        let connecting = options.connect(pool.as_slice()).with_subscriber(NoSubscriber::new());
-        let client = match timeout(patience, connecting).await {
+        let client = match timeout(patience, options.connect(pool.as_slice())).await {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(no_connection(&error)),
             Err(_) => return Err("no connection within connect_timeout".into()),

@@ -112,6 +112,10 @@ mod tests {
             let outcome = of_code(code);
             assert!(matches!(&outcome, Outcome::Retry { why, .. } if why.contains(code)), "{outcome:?}");
         }
+        for (error, is_spent) in [("READONLY x", true), ("MOVED 1 h:1", true), ("ASK 1 h:1", true), ("OOM x", false)] {
+            let answer = redis::parse_redis_value(format!("-{error}\r\n").as_bytes()).expect("an error is a value");
+            assert_eq!((of_answer(&answer).kind(), needs_another(&answer)), ("retry", is_spent), "{error}");
+        }
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         assert_eq!(of_failure(&broken).kind(), "unknown");
         assert_eq!(no_connection(&broken), "no connection: broken pipe");

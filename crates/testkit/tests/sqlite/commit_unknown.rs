@@ -8,12 +8,16 @@ use postrider::Enqueued;
 use super::scene::{OnFile, message};
 
 const ROUNDS: usize = 50;
+/// A commit may be over before it was given up; such a round shows nothing and is made up for.
+const MOST_ROUNDS: usize = 4 * ROUNDS;
 
 #[tokio::test]
 async fn r02_a_retry_after_a_commit_that_was_given_up_finds_the_first_message() -> Result<()> {
     let scene = OnFile::new().await;
-    let (outbox, mut found) = (scene.store.outbox(), 0);
-    for round in 0..ROUNDS {
+    let (outbox, mut found, mut unknown, mut round) = (scene.store.outbox(), 0, 0, 0);
+    while unknown < ROUNDS {
+        round += 1;
+        assert!(round <= MOST_ROUNDS, "only {unknown} producers did not learn what happened");
         let first = message().dedupe_key(format!("round {round}"));
         let first_id = first.id();
         let mut transaction = scene.store.pool().begin_with("begin immediate").await?;
@@ -21,7 +25,7 @@ async fn r02_a_retry_after_a_commit_that_was_given_up_finds_the_first_message() 
         // Sent to the thread that has the file, and not waited for.
         {
             let commit = pin!(transaction.commit());
-            assert!(futures::poll!(commit).is_pending(), "the producer must not learn what happened");
+            unknown += usize::from(futures::poll!(commit).is_pending());
         }
         let second = message().dedupe_key(format!("round {round}"));
         let second_id = second.id();
@@ -35,8 +39,8 @@ async fn r02_a_retry_after_a_commit_that_was_given_up_finds_the_first_message() 
         }
         transaction.commit().await?;
     }
-    println!("r02: {found} of {ROUNDS} commits went through");
+    println!("r02: {found} of {round} commits went through");
     let rows: i64 = sqlx::query_scalar("select count(*) from outbox_messages").fetch_one(scene.store.pool()).await?;
-    assert_eq!(rows, i64::try_from(ROUNDS)?);
+    assert_eq!(rows, i64::try_from(round)?);
     Ok(())
 }
