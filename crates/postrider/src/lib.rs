@@ -56,12 +56,15 @@
 //! | `stdout`, `http` | `sinks`: JSON lines on standard output, and webhooks |
 //! | `kafka`, `pubsub`, `nats`, `amqp`, `redis`, `sqs`, `sns` | `sinks`: brokers, each with its client |
 //! | `provider` | `sinks`: adapters for Slack, Telegram, WhatsApp, and for your own |
+//! | `inbox` | `inbox`: the consumer's side, on every database whose feature is on, and in memory with `memory` |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
 //! idempotent.
 
 pub use postrider_core::*;
+#[cfg(feature = "inbox")]
+pub use postrider_inbox as inbox;
 #[cfg(any(
     feature = "stdout",
     feature = "http",

@@ -13,6 +13,8 @@ pub mod brokers;
 pub mod checker;
 pub mod conformance;
 pub mod crash;
+#[allow(missing_docs)] // the names are the promises
+pub mod inbox;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;

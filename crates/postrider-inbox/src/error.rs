@@ -1,0 +1,41 @@
+//! What goes wrong, and what follows from it. No error means that an event counts as processed.
+
+use std::error::Error;
+
+use uuid::Uuid;
+
+/// An inbox could not answer. Do not acknowledge the message; the broker is to bring it again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// The claim ran out and another delivery took it before the commit. What the handler did may be done twice.
+    #[error(
+        "the claim on event {event} was lost before it was committed; its handler took longer than the claim lasts"
+    )]
+    Lost {
+        /// The event.
+        event: Uuid,
+    },
+    /// Another delivery of the same event is being handled.
+    #[error("event {event} is being handled by another delivery; let the broker bring it again")]
+    InProgress {
+        /// The event.
+        event: Uuid,
+    },
+    /// The inbox cannot be reached, or did not answer in time.
+    #[error("the inbox cannot be reached")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// The inbox answered with an error.
+    #[error("the inbox failed")]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
+    /// A setting is not acceptable.
+    #[error("{0}")]
+    Config(String),
+}
+
+impl InboxError {
+    /// Whether it is worth trying again without changing anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::InProgress { .. } | Self::Unavailable(_))
+    }
+}
