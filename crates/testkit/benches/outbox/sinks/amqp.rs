@@ -7,8 +7,9 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOpti
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use postrider::Sink;
+use postrider::sinks::setting::Secret;
 use postrider::sinks::{AmqpConfig, Binding, SinkConfig};
-use testkit::brokers::rabbitmq::RabbitMq;
+use testkit::brokers::rabbitmq::{PASSWORD, RabbitMq, USER};
 
 use super::Parcel;
 
@@ -26,7 +27,7 @@ impl super::Peer for Peer {
 
     async fn start() -> Result<Self> {
         let server = tokio::task::spawn_blocking(|| RabbitMq::start(None)).await??;
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", server.port());
+        let url = format!("amqp://{USER}:{PASSWORD}@127.0.0.1:{}/%2f", server.port());
         let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -37,6 +38,7 @@ impl super::Peer for Peer {
 
     async fn sink(&self) -> Result<Arc<dyn Sink>> {
         let mut config = AmqpConfig::default();
+        (config.user, config.password) = (USER.into(), Secret::new(PASSWORD));
         config.addresses = vec![format!("amqp://127.0.0.1:{}", self.server.port())];
         Ok(config.client("bench")?.bind(Binding::to(QUEUE.parse()?))?)
     }

@@ -23,7 +23,7 @@ const TOPIC: &str = "bench";
 
 impl super::Peer for Peer {
     const NAME: &'static str = "kafka";
-    const MESSAGES: usize = 50_000;
+    const MESSAGES: usize = 200_000;
 
     async fn start() -> Result<Self> {
         let broker = Kafka::start().await?;

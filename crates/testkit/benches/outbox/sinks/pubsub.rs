@@ -9,7 +9,7 @@ use google_cloud_pubsub::client::Publisher;
 use google_cloud_pubsub::model::Message;
 use postrider::Sink;
 use postrider::sinks::{Binding, PubsubConfig, SinkConfig};
-use testkit::brokers::pubsub::Server;
+use testkit::brokers::pubsub::{PROJECT, Server};
 
 use super::Parcel;
 
@@ -18,7 +18,7 @@ pub struct Peer {
     publisher: Publisher,
 }
 
-const TOPIC: &str = "projects/bench/topics/bench";
+const TOPIC: &str = "bench";
 
 impl super::Peer for Peer {
     const NAME: &'static str = "pubsub";
@@ -28,7 +28,7 @@ impl super::Peer for Peer {
         let server = Server::start().await?;
         println!("Pub/Sub is {}", server.name());
         testkit::brokers::pubsub::Client::new(server.port())?.create_topic(TOPIC).await?;
-        let publisher = Publisher::builder(TOPIC)
+        let publisher = Publisher::builder(format!("projects/{PROJECT}/topics/{TOPIC}"))
             .with_endpoint(format!("http://127.0.0.1:{}", server.port()))
             .with_credentials(anonymous::Builder::new().build())
             .build()
@@ -39,8 +39,8 @@ impl super::Peer for Peer {
     async fn sink(&self) -> Result<Arc<dyn Sink>> {
         let mut config = PubsubConfig::default();
         config.emulator = Some(format!("127.0.0.1:{}", self.server.port()));
-        config.project = "bench".into();
-        Ok(config.client("bench")?.bind(Binding::to("bench".parse()?))?)
+        config.project = PROJECT.into();
+        Ok(config.client("bench")?.bind(Binding::to(TOPIC.parse()?))?)
     }
 
     async fn bare(&self, parcels: &[Parcel]) -> Result<()> {
