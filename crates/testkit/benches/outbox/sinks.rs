@@ -13,7 +13,7 @@ mod redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use postrider::sinks::Format;
 use postrider::sinks::format::{Form, Source};
 use postrider::store::Delivered;
@@ -26,6 +26,8 @@ use crate::subject::Subject;
 use crate::{median, payload};
 
 const ROUNDS: usize = 3;
+/// How long a round may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Whether anything is left to deliver; a look at the partial indexes, so that asking often costs nothing.
 const IS_OPEN: &str = "select exists (select from outbox_messages where status = 'pending') \
                        or exists (select from outbox_messages where status = 'processing')";
@@ -138,7 +140,11 @@ async fn relay_rate(server: &Postgres, sink: Arc<dyn Sink>, messages: usize) -> 
     let started = Instant::now();
     let running = tokio::spawn(dispatcher.run(stop.clone()));
     while sqlx::query_scalar(IS_OPEN).fetch_one(&pool).await? {
-        ensure!(started.elapsed() < Duration::from_secs(120), "the relay did not finish");
+        if started.elapsed() > PATIENCE {
+            let why: Option<String> =
+                sqlx::query_scalar("select max(last_error) from outbox_messages").fetch_one(&pool).await?;
+            bail!("the relay did not finish: {}", why.as_deref().unwrap_or("it is slow"));
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let rate = messages as f64 / started.elapsed().as_secs_f64();
