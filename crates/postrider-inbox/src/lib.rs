@@ -56,7 +56,7 @@ pub use error::InboxError;
 pub use memory::{MemoryGuard, MemoryInbox};
 pub use once::{Once, RunError, run_once};
 #[cfg(feature = "redis")]
-pub use redis::{RedisGuard, RedisInbox};
+pub use self::redis::{RedisGuard, RedisInbox};
 
 use std::time::Duration;
 
