@@ -49,14 +49,14 @@ mod once;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisGuard, RedisInbox};
 pub use delivery::{Attempt, ConsumerName, Delivery, InvalidDelivery, Wire};
 pub use entry::{Entry, Guard, Inbox};
 pub use error::InboxError;
 #[cfg(feature = "memory")]
 pub use memory::{MemoryGuard, MemoryInbox};
 pub use once::{Once, RunError, run_once};
-#[cfg(feature = "redis")]
-pub use self::redis::{RedisGuard, RedisInbox};
 
 use std::time::Duration;
 

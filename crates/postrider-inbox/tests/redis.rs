@@ -4,14 +4,16 @@
 mod redis_support;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postrider_inbox::{Entry, Guard, Inbox, InboxError, RedisGuard, RedisInbox};
+use futures::StreamExt;
+use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, RedisGuard, RedisInbox, run_once};
 use redis_support::*;
 use testkit::brokers::redis::Redis;
 use testkit::inbox::Harness;
 use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// One server for all tests of the process; each has a prefix of its own.
@@ -29,7 +31,8 @@ struct OnRedis {
 
 impl Harness for OnRedis {
     type Inbox = RedisInbox;
-    const EVENTS: usize = 20_000;
+    /// [`r64_twenty_thousand_events_at_sixteen_consumers_have_one_effect_each`] delivers more.
+    const EVENTS: usize = 1_000;
 
     async fn start() -> Self {
         let prefix = format!("test:{}", Uuid::now_v7());
@@ -53,7 +56,38 @@ impl Harness for OnRedis {
 
 testkit::inbox_conformance!(OnRedis);
 
-async fn ttl(server: &Redis, delivery: &postrider_inbox::Delivery) -> Duration {
+/// The same as the suite's, with many events in hand at once, so that 320,000 deliveries take little time.
+#[tokio::test(flavor = "multi_thread")]
+async fn r64_twenty_thousand_events_at_sixteen_consumers_have_one_effect_each() {
+    let harness = Arc::new(OnRedis::start().await);
+    let events: Arc<Vec<Uuid>> = Arc::new((0..20_000).map(|_| Uuid::now_v7()).collect());
+    let mut consumers = JoinSet::new();
+    for _ in 0..16 {
+        let (inbox, harness, events) = (harness.inbox().await, harness.clone(), events.clone());
+        consumers.spawn(async move {
+            let each = |event: Uuid| deliver(&inbox, &harness, event);
+            futures::stream::iter(events.iter().copied()).for_each_concurrent(50, each).await;
+        });
+    }
+    consumers.join_all().await;
+    let effects = harness.effects().await;
+    assert_eq!(effects.len(), events.len(), "effects were lost");
+    assert_eq!(effects.values().filter(|count| **count != 1).count(), 0, "effects happened more than once");
+}
+
+/// Delivers an event until it counts as processed.
+async fn deliver(inbox: &RedisInbox, harness: &OnRedis, event: Uuid) {
+    let delivery = Delivery::new(mailer(), event);
+    let handle = async |guard: &mut RedisGuard| {
+        harness.effect(guard, event).await;
+        Ok::<_, ()>(())
+    };
+    while !run_once(inbox, &delivery, handle).await.expect("the inbox answers").may_ack() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn ttl(server: &Redis, delivery: &Delivery) -> Duration {
     Duration::from_millis(command(server, &["pttl", &key(delivery)]).await.parse().expect("it has a time to live"))
 }
 

@@ -10,6 +10,7 @@ use postrider_inbox::{Entry, Guard, Inbox, InboxError, RedisInbox};
 use redis_support::*;
 use testkit::brokers::redis::Redis;
 use testkit::{Mode, eventually};
+use uuid::Uuid;
 
 /// A server, and an inbox that reaches it through a proxy.
 struct Scene {
@@ -340,19 +341,18 @@ async fn r67_an_eviction_repeats_and_does_not_lose() {
         let scene = Scene::start().await;
         let used = command(&scene.server, &["info", "memory"]).await;
         let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());
-        let limit = (used.expect("it says so") + 200_000).to_string();
+        let limit = (used.expect("it says so") + 2_000_000).to_string();
         command(&scene.server, &["config", "set", "maxmemory-policy", policy, "maxmemory", &limit]).await;
-        let mut processed = Vec::new();
-        eventually(PATIENCE, || {
-            let deliveries: Vec<_> = (0..200).map(|_| delivery()).collect();
-            processed.extend(deliveries.clone());
-            let (scene, count) = (&scene, processed.len());
-            async move {
-                for delivery in &deliveries {
-                    process(&scene.near, delivery).await;
-                }
-                command(&scene.server, &["dbsize"]).await.parse::<usize>().expect("a number") < count
-            }
+        let processed: Vec<_> = (0..300).map(|_| delivery()).collect();
+        for delivery in &processed {
+            process(&scene.near, delivery).await;
+        }
+        // Others fill the memory until some of these are gone.
+        let fill = "for i = 1, 20 do redis.call('set', ARGV[1] .. i, string.rep('x', 10000), 'ex', 600) end";
+        let count = "return #redis.call('keys', 'pf:evt:processed:*')";
+        eventually(PATIENCE, || async {
+            command(&scene.server, &["eval", fill, "0", &Uuid::now_v7().to_string()]).await;
+            command(&scene.server, &["eval", count, "0"]).await.parse::<usize>().expect("a number") < 300
         })
         .await;
         let mut again = 0;

@@ -193,7 +193,9 @@ impl RedisInboxBuilder {
         let mut schemes = Vec::new();
         for url in &self.urls {
             let Ok(url) = Url::parse(url.expose_secret()) else {
-                return Some("an address of Redis cannot be read; write redis://host:port or rediss://host:port".into());
+                return Some(
+                    "an address of Redis cannot be read; write redis://host:port or rediss://host:port".into(),
+                );
             };
             let shown = shown(&url);
             if !matches!(url.scheme(), "redis" | "rediss") || url.host_str().is_none_or(str::is_empty) {
@@ -274,8 +276,11 @@ fn is_database(path: &str, is_cluster: bool) -> bool {
     }
 }
 
-/// An address without its credentials.
+/// An address without its credentials. What is no address of Redis got into the wrong place, and may be a secret.
 fn shown(url: &Url) -> String {
+    if !matches!(url.scheme(), "redis" | "rediss") {
+        return "?".into();
+    }
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{host}{port}", url.scheme())
@@ -320,7 +325,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_an_address_is_said_without_showing_its_secrets() {
-        for url in ["", "canary", "http://canary", "redis://", "redis://h/canary", "redis://h?canary", "unix:///canary"] {
+        for url in ["", "canary", "http://canary", "redis://", "redis://h/canary", "redis://h?canary", "unix:///canary"]
+        {
             assert!(problem(RedisInbox::builder(url)).contains("address"), "{url}");
         }
         assert!(problem(RedisInbox::cluster(["redis://h/1"])).contains("cluster"));

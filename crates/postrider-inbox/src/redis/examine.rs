@@ -67,7 +67,9 @@ impl RedisInbox {
             command.arg("GET").arg(setting);
             let answers = match self.verbs.ask_servers(command).await {
                 Ok(answers) => answers,
-                Err(Problem { kind: Kind::Refused, .. }) if self.is_let_in().await? => return Ok(vec![Warning::NotChecked]),
+                Err(Problem { kind: Kind::Refused, .. }) if self.is_let_in().await? => {
+                    return Ok(vec![Warning::NotChecked]);
+                }
                 Err(problem) => return Err(problem.into()),
             };
             servers.resize_with(answers.len().max(servers.len()), HashMap::new);

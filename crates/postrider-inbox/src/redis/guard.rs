@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::inbox::why;
+use super::outcome::Problem;
 use super::script::{Claim, Verbs};
 use crate::{Guard, InboxError};
 
@@ -28,8 +29,9 @@ pub struct RedisGuard {
     verbs: Arc<Verbs>,
     claim: Claim,
     lost: watch::Receiver<bool>,
-    /// The task that extends the claim; none if there is no claim, because Redis could not be reached.
-    keeper: Option<AbortHandle>,
+    /// The task that extends the claim.
+    keeper: Option<JoinHandle<()>>,
+    is_unguarded: bool,
     is_settled: bool,
 }
 
@@ -37,20 +39,20 @@ impl RedisGuard {
     /// A guard whose claim began at `since` or later.
     pub(super) fn keeping(verbs: &Arc<Verbs>, claim: Claim, since: Instant) -> Self {
         let (sender, lost) = watch::channel(false);
-        let keeper = tokio::spawn(keep(verbs.clone(), claim.clone(), since, sender)).abort_handle();
-        Self { verbs: verbs.clone(), claim, lost, keeper: Some(keeper), is_settled: false }
+        let keeper = tokio::spawn(keep(verbs.clone(), claim.clone(), since, sender));
+        Self { verbs: verbs.clone(), claim, lost, keeper: Some(keeper), is_unguarded: false, is_settled: false }
     }
 
     /// A guard that guards nothing.
     pub(super) fn unguarded(verbs: &Arc<Verbs>, claim: Claim) -> Self {
         let (_, lost) = watch::channel(false);
-        Self { verbs: verbs.clone(), claim, lost, keeper: None, is_settled: false }
+        Self { verbs: verbs.clone(), claim, lost, keeper: None, is_unguarded: true, is_settled: false }
     }
 
     /// Whether nothing keeps other deliveries away, because Redis could not be reached and
     /// [`Unreachable::Proceed`](super::Unreachable::Proceed) is set.
     pub fn is_unguarded(&self) -> bool {
-        self.keeper.is_none()
+        self.is_unguarded
     }
 
     /// Whether another delivery may handle the event by now.
@@ -68,10 +70,6 @@ impl RedisGuard {
             }
         }
     }
-
-    fn stop_keeping(&self) {
-        self.keeper.iter().for_each(AbortHandle::abort);
-    }
 }
 
 impl Guard for RedisGuard {
@@ -80,14 +78,14 @@ impl Guard for RedisGuard {
         // then it is extended, also while the commit is tried again.
         self.is_settled = true;
         let (event, consumer) = (self.claim.event, &self.claim.consumer);
-        let answer = match self.is_unguarded() {
+        let answer = match self.is_unguarded {
             true => self.verbs.confirm(&self.claim).await,
             false => self.verbs.confirm_patiently(&self.claim).await,
         };
         match answer.map_err(InboxError::from) {
             Ok(true) => Ok(()),
             Ok(false) => Err(InboxError::Lost { event }),
-            Err(error @ InboxError::Unavailable(_)) if self.is_unguarded() => {
+            Err(error @ InboxError::Unavailable(_)) if self.is_unguarded => {
                 tracing::warn!(%event, %consumer, why = %why(&error), "an event was handled, but is not remembered");
                 Ok(())
             }
@@ -97,8 +95,7 @@ impl Guard for RedisGuard {
 
     async fn release(mut self) -> Result<(), InboxError> {
         self.is_settled = true;
-        self.stop_keeping();
-        match self.verbs.release(&self.claim).await? {
+        match release(&self.verbs, &self.claim, self.keeper.take()).await? {
             true => Ok(()),
             false => Err(InboxError::Lost { event: self.claim.event }),
         }
@@ -107,16 +104,27 @@ impl Guard for RedisGuard {
 
 impl Drop for RedisGuard {
     fn drop(&mut self) {
-        self.stop_keeping();
+        let keeper = self.keeper.take();
+        keeper.iter().for_each(JoinHandle::abort);
         let Some(runtime) = (!self.is_settled).then(Handle::try_current).and_then(Result::ok) else { return };
         let (verbs, claim) = (self.verbs.clone(), self.claim.clone());
         runtime.spawn(async move {
-            if let Err(problem) = verbs.release(&claim).await {
+            if let Err(problem) = release(&verbs, &claim, keeper).await {
                 let (event, consumer) = (claim.event, &claim.consumer);
                 tracing::debug!(%event, %consumer, why = %problem, "a claim was not released; it runs out");
             }
         });
     }
+}
+
+/// Releases a claim that is not extended any more: an extension after the release would take it again.
+async fn release(verbs: &Verbs, claim: &Claim, keeper: Option<JoinHandle<()>>) -> Result<bool, Problem> {
+    if let Some(keeper) = keeper {
+        keeper.abort();
+        // Its end takes no time, unless its runtime is not driven.
+        let _ended = timeout(verbs.settings.response_timeout, keeper).await;
+    }
+    verbs.release(claim).await
 }
 
 /// Extends a claim until its guard is gone or it is lost.
