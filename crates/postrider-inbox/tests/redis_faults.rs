@@ -113,16 +113,19 @@ async fn a_claim_lasts_for_as_long_as_its_handler_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settled_guard_is_not_extended_any_more() {
     let scene = Scene::start().await;
-    first(&scene.far, &delivery()).await.commit().await.expect("it commits");
-    first(&scene.far, &delivery()).await.release().await.expect("it is released");
-    drop(first(&scene.far, &delivery()).await);
+    for _ in 0..20 {
+        first(&scene.far, &delivery()).await.commit().await.expect("it commits");
+        first(&scene.far, &delivery()).await.release().await.expect("it is released");
+        drop(first(&scene.far, &delivery()).await);
+    }
     let other = delivery();
     let _guard = first(&scene.far, &other).await;
     // The one that is left is extended three times; those before would have been extended as well.
     let scripts = calls(&scene.server, "evalsha").await;
     eventually(PATIENCE, || async { calls(&scene.server, "pexpire").await >= 3 }).await;
     let more = calls(&scene.server, "evalsha").await - scripts;
-    assert!(more <= calls(&scene.server, "pexpire").await + 2, "{more}");
+    // Drops may still be on their way.
+    assert!(more <= calls(&scene.server, "pexpire").await + 22, "{more}");
 }
 
 /// A runtime that is not driven is a process that does not run.
@@ -174,6 +177,22 @@ async fn a_claim_outlives_a_connection_that_breaks() {
     eventually(PATIENCE, || async { scene.proxy.connections() == 0 }).await;
     scene.proxy.set(Mode::Pass);
     eventually(PATIENCE, || async { calls(&scene.server, "pexpire").await >= 2 }).await;
+    assert!(!guard.is_lost());
+    guard.commit().await.expect("it still has it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_that_fails_is_tried_again() {
+    let scene = Scene::start().await;
+    let soon = Duration::from_millis(300);
+    let builder = settings(scene.proxy.port()).claim(Duration::from_secs(9));
+    let inbox = builder.response_timeout(soon).connect_timeout(soon).build().expect("good settings");
+    let guard = first(&inbox, &delivery()).await;
+    scene.proxy.set(Mode::Blackhole);
+    // One extension has had no answer, and the next wants another connection.
+    eventually(PATIENCE, || async { scene.proxy.connections() >= 2 }).await;
+    scene.proxy.set(Mode::Pass);
+    eventually(PATIENCE, || async { calls(&scene.server, "pexpire").await >= 1 }).await;
     assert!(!guard.is_lost());
     guard.commit().await.expect("it still has it");
 }
@@ -262,8 +281,10 @@ async fn a_commit_that_is_never_answered_fails_in_time_and_nothing_is_lost() {
 async fn r67_a_restart_without_persistence_repeats_and_does_not_lose() {
     let scene = Scene::start().await;
     let (processed, handled) = (delivery(), delivery());
-    process(&scene.far, &processed).await;
-    let guard = first(&scene.far, &handled).await;
+    // Longer than a restart takes: a claim that cannot be extended before it runs out is lost.
+    let inbox = settings(scene.server.port()).claim(Duration::from_secs(9)).build().expect("good settings");
+    process(&inbox, &processed).await;
+    let guard = first(&inbox, &handled).await;
     scene.server.restart().await.expect("it starts again");
     assert_eq!(command(&scene.server, &["dbsize"]).await, "0");
     // What runs is protected again as soon as its claim is extended.
