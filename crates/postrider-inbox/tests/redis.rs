@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, RedisGuard, RedisInbox, run_once};
+use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, RedisGuard, RedisInbox, RunError, run_once};
 use redis_support::*;
 use testkit::brokers::redis::Redis;
 use testkit::inbox::Harness;
@@ -40,8 +40,9 @@ impl Harness for OnRedis {
     }
 
     async fn inbox(&self) -> RedisInbox {
-        let url = format!("redis://127.0.0.1:{}", self.port);
-        RedisInbox::builder(url).prefix(&self.prefix).build().expect("good settings")
+        // It is about promises, not about speed: a busy machine may answer late.
+        let builder = settings(self.port).response_timeout(PATIENCE).connect_timeout(PATIENCE);
+        builder.prefix(&self.prefix).build().expect("good settings")
     }
 
     async fn effect(&self, _: &mut RedisGuard, event: Uuid) {
@@ -82,7 +83,13 @@ async fn deliver(inbox: &RedisInbox, harness: &OnRedis, event: Uuid) {
         harness.effect(guard, event).await;
         Ok::<_, ()>(())
     };
-    while !run_once(inbox, &delivery, handle).await.expect("the inbox answers").may_ack() {
+    loop {
+        match run_once(inbox, &delivery, handle).await {
+            Ok(once) if once.may_ack() => return,
+            Ok(_) => {}
+            Err(RunError::Inbox(error)) if error.is_transient() => {}
+            Err(error) => panic!("the inbox fails: {error:?}"),
+        }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
