@@ -46,7 +46,11 @@ mod error;
 #[cfg(feature = "memory")]
 mod memory;
 mod once;
+#[cfg(feature = "redis")]
+pub mod redis;
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisGuard, RedisInbox};
 pub use delivery::{Attempt, ConsumerName, Delivery, InvalidDelivery, Wire};
 pub use entry::{Entry, Guard, Inbox};
 pub use error::InboxError;
