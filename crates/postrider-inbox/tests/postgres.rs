@@ -316,6 +316,7 @@ async fn behind_a_pooler_no_statement_is_prepared_by_name() {
     let inbox = PostgresInbox::new(scene.pool.clone(), tables);
     let mut guard = first(&inbox, &delivery().with_attempt(attempt(0, 1))).await;
     let named: i64 = sqlx::query_scalar("select count(*) from pg_prepared_statements where statement like '%inbox_messages%'")
+        .persistent(false)
         .fetch_one(&mut **guard.transaction())
         .await
         .expect("it answers");

@@ -20,6 +20,8 @@ pub(crate) mod sealed {
         const TEMPLATES: Templates;
         /// How a transaction begins that is going to write, if a plain one would not do.
         const BEGIN: Option<&'static str> = None;
+        /// What makes a rollback possible after the database has ended a transaction by itself, if the driver needs one.
+        const REOPEN: Option<&'static str> = None;
         /// Whether to look for a processed event before a transaction is begun, because there is one writer at a time.
         const LOOK_FIRST: bool = false;
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::database::Database;
 use super::enter::{Entered, Sqlx, enter, insert, key};
 use super::tables::{InboxTables, micros};
-use super::{Failed, Kind, Value};
+use super::{Failed, Kind, Statement, Value};
 use crate::{ConsumerName, Delivery, Entry, Guard, Inbox, InboxError};
 
 /// An inbox in a SQL database: `PostgresInbox`, `MySqlInbox` or `SqliteInbox`. Cheap to clone.
@@ -193,11 +193,20 @@ impl<DB: Database> Guard for SqlGuard<DB> {
         match there {
             Ok(true) => Ok(self.transaction.commit().await.map_err(DB::failed)?),
             Err(failed) if failed.kind != Kind::Refused => Err(failed.into()),
-            Ok(false) | Err(_) => Err(InboxError::Failed(Box::new(Ended(self.delivery.event)))),
+            Ok(false) | Err(_) => {
+                let event = self.delivery.event;
+                let _ = self.release().await;
+                Err(InboxError::Failed(Box::new(Ended(event))))
+            }
         }
     }
 
-    async fn release(self) -> Result<(), InboxError> {
+    async fn release(mut self) -> Result<(), InboxError> {
+        if let Some(sql) = DB::REOPEN {
+            // It fails if the transaction is open, as it should be.
+            let begin = Statement { sql: sql.into(), persistent: false };
+            let _ = DB::change(&mut self.transaction, &begin, &[]).await;
+        }
         Ok(self.transaction.rollback().await.map_err(DB::failed)?)
     }
 }

@@ -12,6 +12,8 @@ impl Dialect for Sqlite {
     const TEMPLATES: Templates = statements::TEMPLATES;
     /// A transaction that reads before it writes could not write any more once somebody else has.
     const BEGIN: Option<&'static str> = Some("begin immediate");
+    /// sqlx would otherwise hand the connection out as one that is still in a transaction.
+    const REOPEN: Option<&'static str> = Some("begin");
     const LOOK_FIRST: bool = true;
 
     async fn ask(
