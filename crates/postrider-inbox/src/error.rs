@@ -23,7 +23,9 @@ pub enum InboxError {
         event: Uuid,
     },
     /// A deadlock or serialisation failure: roll the transaction back and let the broker bring the message again.
-    #[error("the database could not serialise this transaction; roll it back and let the broker bring the message again")]
+    #[error(
+        "the database could not serialise this transaction; roll it back and let the broker bring the message again"
+    )]
     Conflict(#[source] Box<dyn Error + Send + Sync>),
     /// The inbox cannot be reached, or did not answer in time.
     #[error("the inbox cannot be reached")]

@@ -72,7 +72,9 @@ impl Scene for OnMySql {
         let lines = sqlx::query(explain).bind(10_i64).fetch_all(&self.pool).await.expect("it is explained");
         let text = |line: &sqlx::mysql::MySqlRow, column: &str| -> String {
             line.try_get::<Option<String>, _>(column)
-                .unwrap_or_else(|_| line.get::<Option<Vec<u8>>, _>(column).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+                .unwrap_or_else(|_| {
+                    line.get::<Option<Vec<u8>>, _>(column).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                })
                 .unwrap_or_default()
         };
         for line in &lines {
@@ -113,7 +115,8 @@ async fn r63_a_connection_that_is_killed_leaves_neither_effect_nor_row() {
     let delivery = delivery();
     let mut guard = first(&inbox, &delivery).await;
     write::<OnMySql>(guard.transaction(), delivery.event).await;
-    let id: u64 = sqlx::query_scalar("select connection_id()").fetch_one(&mut **guard.transaction()).await.expect("it answers");
+    let id: u64 =
+        sqlx::query_scalar("select connection_id()").fetch_one(&mut **guard.transaction()).await.expect("it answers");
     scene.run(&format!("kill connection {id}")).await.expect("it is killed");
     let failed = guard.commit().await.expect_err("the connection is gone");
     assert!(matches!(failed, InboxError::Unavailable(_)) && failed.is_transient(), "{failed:?}");
@@ -159,7 +162,10 @@ async fn who_is_told_at_once_keeps_the_session_s_own_patience() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadlock_is_an_error_that_passes_and_nothing_is_kept() {
     let scene = OnMySql::start().await;
-    scene.run("create table stock (id int primary key, pieces int not null); insert into stock values (1, 5), (2, 5)").await.expect("it is made");
+    scene
+        .run("create table stock (id int primary key, pieces int not null); insert into stock values (1, 5), (2, 5)")
+        .await
+        .expect("it is made");
     let tables = InboxTables::builder().meanwhile(postrider_inbox::Meanwhile::Wait).build().expect("it is acceptable");
     let (held, wanted) = (delivery(), delivery());
     let mut one = scene.pool.begin().await.expect("it begins");

@@ -290,8 +290,7 @@ async fn a_program_that_takes_no_lock_is_waited_for_and_not_doubled() {
     for commits in [true, false] {
         let delivery = delivery();
         let mut theirs = scene.pool.begin().await.expect("it begins");
-        let insert =
-            format!("insert into inbox_messages (consumer, event_id) values ('mailer', '{}')", delivery.event);
+        let insert = format!("insert into inbox_messages (consumer, event_id) values ('mailer', '{}')", delivery.event);
         OnPostgres::run_in(&mut theirs, &insert).await.expect("it is written");
         let ours = tokio::spawn({
             let (inbox, delivery) = (inbox(&scene), delivery.clone());
@@ -315,11 +314,12 @@ async fn behind_a_pooler_no_statement_is_prepared_by_name() {
     let tables = InboxTables::builder().behind_pooler(true).build().expect("it is acceptable");
     let inbox = PostgresInbox::new(scene.pool.clone(), tables);
     let mut guard = first(&inbox, &delivery().with_attempt(attempt(0, 1))).await;
-    let named: i64 = sqlx::query_scalar("select count(*) from pg_prepared_statements where statement like '%inbox_messages%'")
-        .persistent(false)
-        .fetch_one(&mut **guard.transaction())
-        .await
-        .expect("it answers");
+    let named: i64 =
+        sqlx::query_scalar("select count(*) from pg_prepared_statements where statement like '%inbox_messages%'")
+            .persistent(false)
+            .fetch_one(&mut **guard.transaction())
+            .await
+            .expect("it answers");
     assert_eq!(named, 0);
 }
 

@@ -33,10 +33,14 @@ fn delivery(event: Uuid) -> Delivery {
 /// The consumer; nothing in a run of the tests.
 #[tokio::test]
 async fn consumer() {
-    let (Ok(url), Ok(event), Ok(step)) = (std::env::var(URL), std::env::var(EVENT), std::env::var(STEP)) else { return };
+    let (Ok(url), Ok(event), Ok(step)) = (std::env::var(URL), std::env::var(EVENT), std::env::var(STEP)) else {
+        return;
+    };
     let event = event.parse().expect("an event");
     match url.split(':').next() {
-        Some("postgres") => consume(sqlx::PgPool::connect(&url).await.expect("it answers"), event, &step, run_postgres).await,
+        Some("postgres") => {
+            consume(sqlx::PgPool::connect(&url).await.expect("it answers"), event, &step, run_postgres).await
+        }
         Some("mysql") => consume(MySqlPool::connect(&url).await.expect("it answers"), event, &step, run_mysql).await,
         _ => consume(SqlitePool::connect(&url).await.expect("it opens"), event, &step, run_sqlite).await,
     }
@@ -97,12 +101,9 @@ async fn stop(step: &str) {
 async fn kill(url: &str, event: Uuid, step: &str) -> String {
     let program = std::env::current_exe().expect("this program");
     let event = event.to_string();
-    let mut worker = Worker::spawn(
-        program,
-        &["consumer", "--exact", "--nocapture"],
-        &[(URL, url), (EVENT, &event), (STEP, step)],
-    )
-    .expect("it starts");
+    let mut worker =
+        Worker::spawn(program, &["consumer", "--exact", "--nocapture"], &[(URL, url), (EVENT, &event), (STEP, step)])
+            .expect("it starts");
     let line = worker.wait_for_line(|line| line.contains("at "), PATIENCE).await.expect("it comes to its step");
     worker.signal(Signal::SIGKILL).expect("it is killed");
     worker.wait(PATIENCE).await.expect("it ends");
@@ -129,7 +130,11 @@ async fn survive(url: &str, kills: usize, effects: impl AsyncFn() -> Vec<String>
     had.sort();
     assert_eq!(had, events, "each event has its effect once");
     let committed = told.iter().filter(|told| told[3] == "already").count();
-    println!("{} kills; {committed} of {} were killed after the server had committed", told.len() * STEPS.len(), told.len());
+    println!(
+        "{} kills; {committed} of {} were killed after the server had committed",
+        told.len() * STEPS.len(),
+        told.len()
+    );
 }
 
 const LEDGER: &str = "create table effects (event char(36) not null)";

@@ -89,7 +89,9 @@ impl Scene for OnSqlite {
     }
 
     async fn catalog(&self) -> String {
-        let lines = sqlx::query_scalar("select sql from sqlite_schema where tbl_name like 'inbox%' and sql is not null order by name");
+        let lines = sqlx::query_scalar(
+            "select sql from sqlite_schema where tbl_name like 'inbox%' and sql is not null order by name",
+        );
         let lines: Vec<String> = lines.fetch_all(&self.pool).await.expect("it answers");
         lines.join("\n")
     }
@@ -105,7 +107,7 @@ impl Scene for OnSqlite {
     }
 }
 
-testkit::inbox_conformance!(Suite<OnSqlite, { scaled(200) }>);
+testkit::inbox_conformance!(Suite<OnSqlite, { scaled(1_000) }>);
 sql_promises!(OnSqlite);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,6 +142,7 @@ async fn an_inbox_may_be_in_an_attached_database() {
     let mut transaction = pool.begin().await.expect("it begins");
     assert!(matches!(tables.enter(&mut transaction, &delivery()).await.expect("it answers"), Entry::First(())));
     transaction.commit().await.expect("it commits");
-    let rows: i64 = sqlx::query_scalar("select count(*) from shop.inbox_messages").fetch_one(&pool).await.expect("it answers");
+    let rows: i64 =
+        sqlx::query_scalar("select count(*) from shop.inbox_messages").fetch_one(&pool).await.expect("it answers");
     assert_eq!(rows, 1);
 }

@@ -6,7 +6,9 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 
 use super::{error, migrate, statements};
 use crate::InboxError;
-use crate::sql::{Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value};
+use crate::sql::{
+    Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value,
+};
 
 impl Dialect for MySql {
     const TEMPLATES: Templates = statements::TEMPLATES;

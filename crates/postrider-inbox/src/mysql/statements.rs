@@ -10,10 +10,7 @@ pub(super) const TEMPLATES: Templates = Templates {
     there: include_str!("../../sql/mysql/there.sql"),
     note: include_str!("../../sql/mysql/note.sql"),
     purge: include_str!("../../sql/mysql/purge.sql"),
-    create: &[
-        include_str!("../../sql/mysql/create_messages.sql"),
-        include_str!("../../sql/mysql/create_attempts.sql"),
-    ],
+    create: &[include_str!("../../sql/mysql/create_messages.sql"), include_str!("../../sql/mysql/create_attempts.sql")],
     quote: '`',
     schema: None,
     now: "utc_timestamp(6)",

@@ -6,7 +6,9 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
 
 use super::{error, migrate, statements};
 use crate::InboxError;
-use crate::sql::{Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value};
+use crate::sql::{
+    Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value,
+};
 
 impl Dialect for Postgres {
     const TEMPLATES: Templates = statements::TEMPLATES;
@@ -20,11 +22,7 @@ impl Dialect for Postgres {
         rows.iter().map(|row| numbers(row).map_err(Self::failed)).collect()
     }
 
-    async fn change(
-        connection: &mut PgConnection,
-        statement: &Statement,
-        values: &[Value<'_>],
-    ) -> Result<u64, Failed> {
+    async fn change(connection: &mut PgConnection, statement: &Statement, values: &[Value<'_>]) -> Result<u64, Failed> {
         let done = query(statement, values).execute(connection).await.map_err(Self::failed)?;
         Ok(done.rows_affected())
     }

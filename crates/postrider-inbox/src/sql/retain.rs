@@ -45,7 +45,11 @@ impl<DB: Database> SqlInbox<DB> {
                     Ok(purged) => tracing::debug!(purged, table = self.tables.messages(), "the inbox was purged"),
                     Err(error) => {
                         let error = &error as &(dyn std::error::Error + 'static);
-                        tracing::warn!(error, table = self.tables.messages(), "the inbox was not purged; it is tried again");
+                        tracing::warn!(
+                            error,
+                            table = self.tables.messages(),
+                            "the inbox was not purged; it is tried again"
+                        );
                     }
                 }
                 tokio::time::sleep(interval).await;

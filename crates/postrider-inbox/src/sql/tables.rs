@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn s01_nothing_that_could_leave_its_quotes_is_a_name() {
-        for bad in ["", "a b", "a\"b", "a`b", "a'b", "a;drop table x", "a.b", "Ab", "ä", "1a", "pg_x", "{now}", "a\0"] {
+        for bad in ["", "a b", "a\"b", "a`b", "a'b", "a;drop table x", "a.b", "Ab", "ä", "1a", "pg_x", "{now}", "a\0"]
+        {
             for builder in [
                 InboxTables::builder().schema(bad),
                 InboxTables::builder().messages(bad),

@@ -1,12 +1,14 @@
 //! Running statements with sqlx.
 
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{AssertSqlSafe, Row, Sqlite, SqliteConnection};
 
 use super::{error, migrate, statements};
 use crate::InboxError;
-use crate::sql::{Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value};
+use crate::sql::{
+    Dialect, Entered, Failed, InboxTables, Kind, Numbers, OfEach, Statement, Statements, Templates, Value,
+};
 
 impl Dialect for Sqlite {
     const TEMPLATES: Templates = statements::TEMPLATES;

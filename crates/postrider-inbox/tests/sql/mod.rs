@@ -46,7 +46,10 @@ pub trait Scene: Sized + Send + Sync + 'static {
     fn sea_orm(&self) -> DatabaseConnection;
 
     /// Runs a text in a transaction.
-    fn run_in(transaction: &mut Transaction<'_, Self::Db>, sql: &str) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    fn run_in(
+        transaction: &mut Transaction<'_, Self::Db>,
+        sql: &str,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
     /// How often each event had its effect.
     fn ledger(&self) -> impl Future<Output = HashMap<Uuid, usize>> + Send;
@@ -352,7 +355,8 @@ async fn process<S: Scene>(scene: &S, events: usize) -> Vec<Delivery> {
 async fn pass_time<S: Scene>(scene: &S, deliveries: &[Delivery]) {
     for table in ["inbox_messages", "inbox_attempts"] {
         for delivery in deliveries {
-            let sql = format!("update {table} set expires_at = {} where event_id = '{}'", S::in_hours(-1), delivery.event);
+            let sql =
+                format!("update {table} set expires_at = {} where event_id = '{}'", S::in_hours(-1), delivery.event);
             scene.run(&sql).await.expect("time passes");
         }
     }
