@@ -197,3 +197,22 @@ async fn a_deadlock_is_an_error_that_passes_and_nothing_is_kept() {
     };
     assert!(other);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_passes_over_what_somebody_has_locked() {
+    let scene = OnMySql::start().await;
+    let events: Vec<Uuid> = (0..4).map(|_| Uuid::now_v7()).collect();
+    for event in &events {
+        let sql = format!(
+            "insert into inbox_messages (consumer, event_id, expires_at) values ('mailer', '{event}', utc_timestamp(6))"
+        );
+        scene.run(&sql).await.expect("it is written");
+    }
+    let mut holder = scene.pool.begin().await.expect("it begins");
+    let lock =
+        format!("select * from inbox_messages where consumer = 'mailer' and event_id = '{}' for update", events[0]);
+    OnMySql::run_in(&mut holder, &lock).await.expect("it is locked");
+    assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 3);
+    holder.rollback().await.expect("it is rolled back");
+    assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 1);
+}

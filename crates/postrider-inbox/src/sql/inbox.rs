@@ -14,7 +14,8 @@ use crate::{ConsumerName, Delivery, Entry, Guard, Inbox, InboxError};
 
 /// An inbox in a SQL database: `PostgresInbox`, `MySqlInbox` or `SqliteInbox`. Cheap to clone.
 ///
-/// Each guard holds a connection of the pool until it is settled, and so does each handler that writes elsewhere.
+/// Each guard holds a connection of the pool until it is settled, so the pool's size limits how many events are handled at
+/// once.
 ///
 /// ```
 /// # #[cfg(feature = "postgres")]
