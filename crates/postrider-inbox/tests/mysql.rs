@@ -3,11 +3,10 @@
 mod sql;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use postrider_inbox::{Entry, Guard, InboxError, InboxTables, MySqlInbox};
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
-use sql::{Scene, Suite, begin, delivery, first, inbox, messages, scaled, write};
+use sql::{Scene, Suite, begin, delivery, first, inbox, messages, scaled, soon, write};
 use sqlx::{AssertSqlSafe, Executor, MySql, MySqlPool, Row, SqlSafeStr, Transaction};
 use testkit::{MariaDb, MySqlDatabase, Proxy};
 use uuid::Uuid;
@@ -150,8 +149,7 @@ async fn who_is_told_at_once_keeps_the_session_s_own_patience() {
     let _guard = first(&inbox(&scene), &delivery).await;
     let mut transaction = scene.pool.begin().await.expect("it begins");
     let tables = InboxTables::default();
-    let entered = tokio::time::timeout(Duration::from_secs(10), tables.enter(&mut transaction, &delivery));
-    assert!(matches!(entered.await.expect("at once").expect("it answers"), Entry::InProgress(_)));
+    assert!(matches!(soon(tables.enter(&mut transaction, &delivery)).await.expect("it answers"), Entry::InProgress(_)));
     let patience: i64 = sqlx::query_scalar("select cast(@@session.innodb_lock_wait_timeout as signed)")
         .fetch_one(&mut *transaction)
         .await

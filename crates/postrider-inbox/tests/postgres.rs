@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, InboxTables, Meanwhile, PostgresInbox};
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
-use sql::{PATIENCE, Scene, Suite, attempt, begin, delivery, first, inbox, messages, scaled, write};
+use sql::{PATIENCE, Scene, Suite, attempt, begin, delivery, first, inbox, messages, scaled, soon, write};
 use sqlx::{AssertSqlSafe, Executor, PgPool, Postgres, Row, SqlSafeStr, Transaction};
 use testkit::{Database, Proxy, eventually};
 use tokio_postgres::NoTls;
@@ -197,7 +197,7 @@ async fn an_event_is_entered_in_a_transaction_of_tokio_postgres() {
     assert!(matches!(tables.enter(&transaction, &late).await.expect("it answers"), Entry::Stale { .. }));
     assert!(matches!(tables.enter(&transaction, &other).await.expect("it answers"), Entry::First(())));
     let second = two.transaction().await.expect("it begins");
-    assert!(matches!(tables.enter(&second, &other).await.expect("it answers"), Entry::InProgress(_)));
+    assert!(matches!(soon(tables.enter(&second, &other)).await.expect("it answers"), Entry::InProgress(_)));
     second.execute("select 1", &[]).await.expect("it is still usable");
     second.rollback().await.expect("it is rolled back");
     transaction.execute("insert into effects values ($1)", &[&other.event]).await.expect("it is written");
@@ -226,7 +226,7 @@ async fn no_isolation_level_lets_an_event_in_twice() {
             write::<OnPostgres>(&mut transaction, delivery.event).await;
             if meanwhile == Meanwhile::Answer {
                 let mut during = late(&scene.pool, level).await;
-                let entry = tables.enter(&mut during, &delivery).await.expect("it answers");
+                let entry = soon(tables.enter(&mut during, &delivery)).await.expect("it answers");
                 assert!(matches!(entry, Entry::InProgress(_)), "{level}: {entry:?}");
                 during.rollback().await.expect("it is rolled back");
             }
