@@ -76,11 +76,12 @@ impl Scene for OnPostgres {
             );
             self.run(&fill).await.expect("it is filled");
         }
-        let mut connection = self.pool.acquire().await.expect("it answers");
+        // Not handed back to the pool with what is set and prepared on it.
+        let mut connection = self.pool.acquire().await.expect("it answers").detach();
         let explain = format!(
             "set plan_cache_mode = force_generic_plan; prepare explained (bigint) as {sql}; explain execute explained (10)"
         );
-        let lines = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.expect("it is explained");
+        let lines = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut connection).await.expect("it is explained");
         let plan: Vec<String> = lines.iter().map(|line| line.get(0)).collect();
         let plan = plan.join("\n");
         assert!(!plan.contains("Seq Scan"), "{plan}");
