@@ -480,7 +480,7 @@ pub async fn an_inbox_has_the_names_and_the_time_that_it_is_given<S: Scene>(scen
         let kept = format!(
             "select count(*) from {within}{table} where expires_at > {} and expires_at <= {}",
             S::NOW,
-            S::in_hours(1)
+            S::in_hours(2)
         );
         assert_eq!(scene.number(&kept).await, rows, "{table}");
     }
