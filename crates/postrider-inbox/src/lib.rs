@@ -45,9 +45,17 @@ mod entry;
 mod error;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod once;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisGuard, RedisInbox};
@@ -56,7 +64,15 @@ pub use entry::{Entry, Guard, Inbox};
 pub use error::InboxError;
 #[cfg(feature = "memory")]
 pub use memory::{MemoryGuard, MemoryInbox};
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlGuard, MySqlInbox};
 pub use once::{Once, RunError, run_once};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresGuard, PostgresInbox};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use sql::{ConsumerTransaction, Database, InboxTables, InboxTablesBuilder, Meanwhile, SqlGuard, SqlInbox};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteGuard, SqliteInbox};
 
 use std::time::Duration;
 
