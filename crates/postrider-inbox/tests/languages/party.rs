@@ -36,6 +36,13 @@ pub trait Party {
     async fn mark(&mut self, event: Uuid) -> String;
 }
 
+/// A guard whose handler has its effect.
+#[allow(async_fn_in_trait)]
+pub trait Acts: Guard {
+    /// Writes that it was here, in the guard's transaction if it has one.
+    async fn act(&mut self, event: Uuid);
+}
+
 /// A consumer in Rust.
 pub struct Rust<I: Inbox> {
     inbox: I,
@@ -52,7 +59,7 @@ fn consumer() -> ConsumerName {
     ConsumerName::new(CONSUMER).expect("a plain name")
 }
 
-impl<I: Inbox> Party for Rust<I> {
+impl<I: Inbox<Guard: Acts>> Party for Rust<I> {
     fn name(&self) -> &str {
         "Rust"
     }
@@ -63,7 +70,8 @@ impl<I: Inbox> Party for Rust<I> {
             delivery = delivery.with_attempt(attempt.parse::<Attempt>().expect("an attempt"));
         }
         let answer = match self.inbox.begin(&delivery).await.expect("it answers") {
-            Entry::First(guard) => {
+            Entry::First(mut guard) => {
+                guard.act(event).await;
                 self.guards.insert(event, guard);
                 "first"
             }

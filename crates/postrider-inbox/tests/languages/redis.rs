@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use postrider_inbox::redis::RedisInbox;
+use postrider_inbox::{RedisGuard, RedisInbox};
 use serde_json::json;
 use testkit::brokers::redis::Redis;
 use testkit::eventually;
 use uuid::Uuid;
 
-use crate::party::{CONSUMER, Foreign, Party, Rust};
+use crate::party::{Acts, CONSUMER, Foreign, Party, Rust};
 
 const SOON: Duration = Duration::from_secs(30);
+
+/// What handlers do with Redis is elsewhere.
+impl Acts for RedisGuard {
+    async fn act(&mut self, _: Uuid) {}
+}
 
 struct Scene {
     redis: Redis,
@@ -23,7 +28,7 @@ impl Scene {
     async fn new() -> Self {
         let redis = Redis::start().await.expect("a Redis");
         let url = redis.url();
-        let rust = Rust::new(RedisInbox::builder(&url).build().expect("good settings"));
+        let rust = Rust::new(RedisInbox::builder(url.clone()).build().expect("good settings"));
         let (python, typescript) = tokio::join!(Foreign::python("redis", &url), Foreign::typescript("redis", &url));
         Self { redis, rust, python, typescript }
     }
@@ -32,7 +37,6 @@ impl Scene {
     async fn value(&self, event: Uuid) -> String {
         self.redis.command(&["get", &key(event)]).await.expect("it answers").trim().to_owned()
     }
-
 }
 
 fn key(event: Uuid) -> String {
@@ -138,6 +142,7 @@ async fn r67_a_stale_release_or_extension_changes_nothing_of_what_rust_holds() {
         scene.redis.command(&["del", &key(event)]).await.expect("the claim is forgotten");
         assert_eq!(scene.rust.begin(event, None).await, "first");
         let before = scene.redis.command(&["get", &key(event)]).await.expect("it answers");
+        assert!(before.starts_with("claimed:"), "{before}");
         assert_eq!(foreign.settle(event, "extend").await, false);
         assert_eq!(foreign.settle(event, "release").await, false);
         assert_eq!(foreign.settle(event, "commit").await, "ClaimLost");
