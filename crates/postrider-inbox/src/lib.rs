@@ -46,6 +46,8 @@ mod error;
 #[cfg(feature = "memory")]
 mod memory;
 mod once;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use delivery::{Attempt, ConsumerName, Delivery, InvalidDelivery, Wire};
 pub use entry::{Entry, Guard, Inbox};
@@ -53,6 +55,8 @@ pub use error::InboxError;
 #[cfg(feature = "memory")]
 pub use memory::{MemoryGuard, MemoryInbox};
 pub use once::{Once, RunError, run_once};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisGuard, RedisInbox};
 
 use std::time::Duration;
 

@@ -57,6 +57,7 @@
 //! | `kafka`, `pubsub`, `nats`, `amqp`, `redis`, `sqs`, `sns` | `sinks`: brokers, each with its client |
 //! | `provider` | `sinks`: adapters for Slack, Telegram, WhatsApp, and for your own |
 //! | `inbox` | `inbox`: the consumer's side, on every database whose feature is on, and in memory with `memory` |
+//! | `inbox-redis` | `inbox`: the same on Redis, on one server or in a cluster |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
