@@ -22,6 +22,9 @@ pub enum InboxError {
         /// The event.
         event: Uuid,
     },
+    /// A deadlock or serialisation failure: roll the transaction back and let the broker bring the message again.
+    #[error("the database could not serialise this transaction; roll it back and let the broker bring the message again")]
+    Conflict(#[source] Box<dyn Error + Send + Sync>),
     /// The inbox cannot be reached, or did not answer in time.
     #[error("the inbox cannot be reached")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
@@ -36,6 +39,6 @@ pub enum InboxError {
 impl InboxError {
     /// Whether it is worth trying again without changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::InProgress { .. } | Self::Unavailable(_))
+        matches!(self, Self::Lost { .. } | Self::InProgress { .. } | Self::Conflict(_) | Self::Unavailable(_))
     }
 }

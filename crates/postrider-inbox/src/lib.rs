@@ -45,18 +45,34 @@ mod entry;
 mod error;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod once;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use delivery::{Attempt, ConsumerName, Delivery, InvalidDelivery, Wire};
 pub use entry::{Entry, Guard, Inbox};
 pub use error::InboxError;
 #[cfg(feature = "memory")]
 pub use memory::{MemoryGuard, MemoryInbox};
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlGuard, MySqlInbox};
 pub use once::{Once, RunError, run_once};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisGuard, RedisInbox};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresGuard, PostgresInbox};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use sql::{ConsumerTransaction, Database, InboxTables, InboxTablesBuilder, Meanwhile, SqlGuard, SqlInbox};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteGuard, SqliteInbox};
 
 use std::time::Duration;
 

@@ -8,6 +8,9 @@
 pub(crate) mod rounds;
 #[cfg(all(feature = "sea-orm", any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
 pub(crate) mod sea_orm;
+#[doc(hidden)]
+#[cfg(all(feature = "sea-orm", any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+pub use self::sea_orm::sqlx_error;
 
 use std::future::Future;
 use std::sync::Arc;

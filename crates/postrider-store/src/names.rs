@@ -79,7 +79,9 @@ pub enum InvalidName {
     Reserved { what: &'static str, name: String },
 }
 
-fn check(what: &'static str, name: &str, suffix: &str) -> Result<(), InvalidName> {
+/// Checks one name; `suffix` is the longest ending that is added to it.
+#[doc(hidden)]
+pub fn check(what: &'static str, name: &str, suffix: &str) -> Result<(), InvalidName> {
     let bad =
         name.char_indices().find(|(at, c)| !(c.is_ascii_lowercase() || *c == '_' || (*at > 0 && c.is_ascii_digit())));
     if name.is_empty() {

@@ -7,7 +7,8 @@ pub type Sql = Arc<str>;
 
 /// Fills a template's placeholders in the order given, so that a fragment may hold those after it, and leaves its
 /// header comment out.
-pub(crate) fn fill<'a>(template: &str, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+#[doc(hidden)]
+pub fn fill<'a>(template: &str, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let body = template.lines().skip_while(|line| line.starts_with("--"));
     let mut sql = body.collect::<Vec<_>>().join("\n");
     for (placeholder, value) in values {

@@ -23,7 +23,7 @@ impl CallerTransaction for &DatabaseTransaction {
 }
 
 /// The error of sqlx that SeaORM wraps, if it is one.
-pub(crate) fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {
+pub fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {
     match error {
         DbErr::Conn(RuntimeErr::SqlxError(source))
         | DbErr::Exec(RuntimeErr::SqlxError(source))

@@ -12,12 +12,12 @@ pub(super) fn is_conflict(number: u16) -> bool {
 }
 
 /// Whether somebody else had a row locked for too long. Undoes the statement only, not its transaction.
-pub(super) fn is_lock_timeout(number: u16) -> bool {
+pub fn is_lock_timeout(number: u16) -> bool {
     number == 1205
 }
 
 /// Access denied: by name, to a database, without a password, by a plugin that is not there or another protocol.
-pub(crate) fn is_login(number: u16) -> bool {
+pub fn is_login(number: u16) -> bool {
     matches!(number, 1044 | 1045 | 1275 | 1524 | 1698)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn for_producer(number: Option<u16>, source: impl Into<DriverError>) 
 }
 
 /// The number of an sqlx error, if the database sent one.
-pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
+pub fn number(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
 }
@@ -68,7 +68,8 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
     }
 }
 
-fn kind_of(number: u16) -> StoreErrorKind {
+/// What kind of failure a number is.
+pub fn kind_of(number: u16) -> StoreErrorKind {
     match number {
         _ if is_conflict(number) => StoreErrorKind::Conflict,
         // No such database, table, column, index or procedure.

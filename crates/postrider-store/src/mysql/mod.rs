@@ -19,5 +19,6 @@ pub mod statements;
 mod store;
 mod types;
 
-pub(crate) use error::{is_login, number};
+#[doc(hidden)]
+pub use error::{is_lock_timeout, is_login, kind_of, number};
 pub use store::MySqlStore;

@@ -10,7 +10,7 @@ pub(super) fn is_conflict(sqlstate: &str) -> bool {
 }
 
 /// Class 28: the login was refused.
-pub(crate) fn is_login(sqlstate: &str) -> bool {
+pub fn is_login(sqlstate: &str) -> bool {
     sqlstate.starts_with("28")
 }
 
@@ -26,7 +26,7 @@ pub(super) fn for_producer(sqlstate: Option<&str>, source: impl Into<DriverError
 }
 
 /// The SQLSTATE of an sqlx error, if the database sent one.
-pub(crate) fn sqlstate(error: &sqlx::Error) -> Option<String> {
+pub fn sqlstate(error: &sqlx::Error) -> Option<String> {
     error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
 }
 
@@ -67,7 +67,7 @@ pub(super) fn for_relay(verb: &'static str, error: sqlx::Error) -> StoreError {
 }
 
 /// Classes 08, 53, 57P and 58 are about the server, not about us.
-fn kind_of(state: &str) -> StoreErrorKind {
+pub fn kind_of(state: &str) -> StoreErrorKind {
     match state {
         _ if is_conflict(state) => StoreErrorKind::Conflict,
         "42P01" | "42703" | "42883" | "3F000" => StoreErrorKind::Schema,

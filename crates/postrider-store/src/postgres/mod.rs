@@ -13,5 +13,7 @@ pub mod statements;
 mod store;
 mod types;
 
-pub(crate) use error::{PROTOCOL, is_login, sqlstate};
+pub(crate) use error::PROTOCOL;
+#[doc(hidden)]
+pub use error::{is_login, kind_of, sqlstate};
 pub use store::PostgresStore;

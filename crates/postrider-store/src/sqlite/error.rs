@@ -17,7 +17,7 @@ fn primary(code: i32) -> i32 {
 }
 
 /// Whether somebody else is writing, so that the same transaction may succeed later.
-pub(super) fn is_conflict(code: i32) -> bool {
+pub fn is_conflict(code: i32) -> bool {
     matches!(primary(code), BUSY | LOCKED)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn for_producer(code: Option<i32>, source: impl Into<DriverError>) ->
 }
 
 /// The extended result code of an sqlx error, if SQLite answered one.
-pub(super) fn code(error: &sqlx::Error) -> Option<i32> {
+pub fn code(error: &sqlx::Error) -> Option<i32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
@@ -57,7 +57,8 @@ pub(super) fn lock_is_held(verb: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, format!("{verb} failed: {LOCK_IS_HELD}"))
 }
 
-fn sort(code: i32, message: &str) -> (StoreErrorKind, &'static str) {
+/// What kind of failure a result code is, and what to do.
+pub fn sort(code: i32, message: &str) -> (StoreErrorKind, &'static str) {
     if code == MOVED {
         let advice = "the database file was moved, replaced or deleted while it was open; put it back with its -wal file, or restart every process that has it open";
         return (StoreErrorKind::Refused, advice);

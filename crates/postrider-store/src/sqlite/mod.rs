@@ -18,4 +18,6 @@ mod types;
 
 pub use crate::clock::{Clock, ManualClock, SystemClock};
 pub(crate) use doorbell::Neighbours;
+#[doc(hidden)]
+pub use error::{code, is_conflict, sort};
 pub use store::SqliteStore;

@@ -1,0 +1,4 @@
+-- Finds the rows that may be forgotten.
+-- No parameters
+-- Can be run again.
+create index if not exists {within}"{messages_name}_expires_idx" on "{messages_name}" (expires_at)

@@ -1,0 +1,6 @@
+-- The newest attempt of an event that was seen: how often it was replayed, and the attempt's number.
+-- ?1 consumer, ?2 event
+-- Uses the primary key.
+select replayed, attempt
+from {attempts}
+where consumer = ?1 and event_id = ?2
