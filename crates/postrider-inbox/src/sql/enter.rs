@@ -11,6 +11,7 @@ use sqlx::Transaction;
 use uuid::Uuid;
 
 use super::database::Database;
+use super::database::sealed::Dialect as _;
 use super::statements::{Statement, Statements};
 use super::tables::{InboxTables, micros};
 use super::{Failed, Kind};
