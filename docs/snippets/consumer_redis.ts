@@ -1,6 +1,8 @@
 // Handles each event of Postrider once, with Redis. Scripts, keys and values are those of the Rust library.
 //
-//   const inbox = new RedisInbox(client, "mailer");
+//   const client = createClient({ url, disableOfflineQueue: true }); // without Redis it fails at once and does not hang
+//   client.on("error", log); // without a listener, a connection that breaks ends the process
+//   const inbox = new RedisInbox(await client.connect(), "mailer");
 //   const outcome = await inbox.runOnce(headers.event_id, () => send(body));
 //   // Acknowledge if mayAck(outcome). Otherwise, and after every exception, let the broker bring it again.
 

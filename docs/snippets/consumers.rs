@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use postrider::inbox::redis::{RedisInbox, Unreachable};
 use postrider::inbox::{
-    ConsumerName, Delivery, Entry, Guard, Inbox, InboxError, InvalidDelivery, RunError, Wire, run_once,
+    ConsumerName, Delivery, Entry, Guard, Inbox, InboxError, InboxTables, InvalidDelivery, PostgresGuard,
+    PostgresInbox, RunError, Wire, run_once,
 };
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 
 async fn send_mail(_body: &[u8]) -> Result<(), std::io::Error> {
     Ok(())
@@ -16,11 +19,7 @@ fn read<'a>(name: &ConsumerName, header: impl Fn(&str) -> Option<&'a str>) -> Re
 }
 
 /// Whether to acknowledge. Otherwise, and after every error, let the broker bring the message again.
-async fn on_message(
-    inbox: &impl Inbox,
-    delivery: &Delivery,
-    body: &[u8],
-) -> Result<bool, RunError<std::io::Error>> {
+async fn on_message(inbox: &impl Inbox, delivery: &Delivery, body: &[u8]) -> Result<bool, RunError<std::io::Error>> {
     let outcome = run_once(inbox, delivery, async |_| send_mail(body).await).await?;
     Ok(outcome.may_ack())
 }
@@ -62,4 +61,42 @@ async fn redis() -> Result<RedisInbox, InboxError> {
         .when_unreachable(Unreachable::Refuse)
         .connect()
         .await
+}
+
+async fn postgres(pool: PgPool, stop: CancellationToken) -> Result<PostgresInbox, InboxError> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let tables = InboxTables::builder().keep(14 * DAY).redelivery_horizon(10 * DAY).build()?;
+    let inbox = PostgresInbox::new(pool, tables);
+    inbox.migrate().await?;
+    let cleaner = inbox.clone();
+    tokio::spawn(async move { cleaner.keep_clean(HOUR, stop).await });
+    Ok(inbox)
+}
+
+async fn in_one_transaction(
+    inbox: &PostgresInbox,
+    delivery: &Delivery,
+    order: i64,
+) -> Result<bool, RunError<sqlx::Error>> {
+    let outcome = run_once(inbox, delivery, async |guard: &mut PostgresGuard| {
+        // What is written here is there if and only if the event counts as processed.
+        let insert = sqlx::query("insert into orders (id) values ($1)").bind(order);
+        insert.execute(&mut **guard.transaction()).await.map(|_| ())
+    });
+    Ok(outcome.await?.may_ack())
+}
+
+async fn in_your_own(tables: &InboxTables, pool: &PgPool, delivery: &Delivery, order: i64) -> anyhow::Result<bool> {
+    let mut transaction = pool.begin().await?;
+    let may_ack = match tables.enter(&mut transaction, delivery).await? {
+        Entry::First(()) => {
+            sqlx::query("insert into orders (id) values ($1)").bind(order).execute(&mut *transaction).await?;
+            true
+        }
+        Entry::AlreadyProcessed => true,
+        Entry::InProgress(_) | Entry::Stale { .. } => false,
+    };
+    transaction.commit().await?;
+    Ok(may_ack)
 }

@@ -38,7 +38,8 @@ class Redis:
         import consumer_redis
         import redis
 
-        self.module, self.client, self.claims = consumer_redis, redis.Redis.from_url(address), {}
+        self.client = redis.Redis.from_url(address, socket_timeout=3, socket_connect_timeout=3)
+        self.module, self.claims = consumer_redis, {}
 
     def inbox(self, command):
         return self.module.RedisInbox(self.client, command["consumer"], claim_ms=command.get("claim_ms", 60_000))

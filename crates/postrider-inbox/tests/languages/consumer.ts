@@ -37,7 +37,9 @@ async function handle(command: Command, execute: (sql: string) => Promise<unknow
 }
 
 async function redis(): Promise<Verbs> {
-  const client = await createClient({ url: address }).connect();
+  const client = createClient({ url: address, disableOfflineQueue: true });
+  client.on("error", () => {}); // it connects again by itself
+  await client.connect();
   const claims = new Map<string, Claim>();
   const inbox = (command: Command) => new RedisInbox(client, command.consumer, { claimMs: command.claim_ms ?? 60_000 });
   return {
@@ -66,7 +68,7 @@ async function postgres(): Promise<Verbs> {
 }
 
 async function mysqlOrMariaDb(): Promise<Verbs> {
-  const connection = await mysql.createConnection(address);
+  const connection = await mysql.createConnection(address.split("?")[0]!); // what follows is for another client
   await connection.query("set session innodb_lock_wait_timeout = 1");
   // A deadlock ends the transaction; the handler goes on as if nothing had happened.
   const execute = (sql: string) => connection.query(sql.includes("nowhere") ? "rollback" : sql);

@@ -66,7 +66,7 @@ async fn processed(_: &Redis, one: &mut impl Party, other: &mut impl Party) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r66_what_one_language_processed_is_a_duplicate_for_the_others() {
+async fn what_one_language_processed_is_a_duplicate_for_the_others() {
     pairs!(Scene::new().await, processed);
 }
 
@@ -97,7 +97,7 @@ async fn lost(redis: &Redis, one: &mut impl Party, other: &mut impl Party) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r67_a_token_of_one_language_cannot_confirm_what_another_holds() {
+async fn r66_a_token_of_one_language_cannot_confirm_what_another_holds() {
     pairs!(Scene::new().await, lost);
 }
 
@@ -132,7 +132,7 @@ async fn what_one_language_marked_is_a_duplicate_for_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r67_a_stale_release_or_extension_changes_nothing_of_what_rust_holds() {
+async fn r66_a_stale_release_or_extension_changes_nothing_of_what_rust_holds() {
     let mut scene = Scene::new().await;
     for number in 0..2 {
         let event = Uuid::now_v7();
@@ -200,5 +200,32 @@ async fn what_any_program_has_set_counts_as_processed() {
         assert_eq!(scene.rust.begin(event, Some("0.1")).await, "processed", "{value:?}");
         assert_eq!(scene.python.begin(event, Some("0.1")).await, "processed", "{value:?}");
         assert_eq!(scene.typescript.begin(event, Some("0.1")).await, "processed", "{value:?}");
+    }
+}
+
+/// Without an exception the consumer would be told what nobody knows.
+async fn is_refused(foreign: &mut Foreign, event: Uuid) {
+    let told = foreign.begin(event, None).await;
+    assert!(told.contains("Error"), "{} says {told:?} without a Redis", foreign.name());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r67_without_redis_nothing_is_handled_and_nothing_acknowledged_until_it_is_back() {
+    let mut scene = Scene::new().await;
+    for number in 0..2 {
+        let foreign = if number == 0 { &mut scene.python } else { &mut scene.typescript };
+        let (before, during) = (Uuid::now_v7(), Uuid::now_v7());
+        assert_eq!(foreign.begin(before, None).await, "first", "{}", foreign.name());
+        scene.redis.kill().await.expect("it is killed");
+        // The handler succeeds, but that cannot be remembered: the broker is to bring it again.
+        let told = foreign.succeed(before).await;
+        assert!(told.contains("Error"), "{} says {told:?} without a Redis", foreign.name());
+        is_refused(foreign, during).await;
+        scene.redis.restart().await.expect("it is back, and empty");
+        for event in [before, during] {
+            let foreign = tokio::sync::Mutex::new(&mut *foreign);
+            eventually(SOON, || async { foreign.lock().await.begin(event, None).await == "first" }).await;
+            assert_eq!(foreign.into_inner().succeed(event).await, "ran");
+        }
     }
 }

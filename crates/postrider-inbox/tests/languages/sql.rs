@@ -96,7 +96,7 @@ async fn held(one: &mut impl Party, other: &mut impl Party) -> Uuid {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r66_on_postgres_what_one_language_processed_is_a_duplicate_for_the_others() {
+async fn on_postgres_what_one_language_processed_is_a_duplicate_for_the_others() {
     let (url, pool, mut rust) = postgres().await;
     let (mut python, mut typescript) =
         tokio::join!(Foreign::python("postgres", &url), Foreign::typescript("postgres", &url));
@@ -113,7 +113,7 @@ async fn r66_on_postgres_what_one_language_processed_is_a_duplicate_for_the_othe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r66_on_mysql_what_one_language_processed_is_a_duplicate_for_the_other() {
+async fn on_mysql_what_one_language_processed_is_a_duplicate_for_the_other() {
     let (url, pool, mut rust) = mysql().await;
     let mut typescript = Foreign::typescript("mysql", &url).await;
     for event in [processed(&mut rust, &mut typescript).await, processed(&mut typescript, &mut rust).await] {
@@ -122,7 +122,7 @@ async fn r66_on_mysql_what_one_language_processed_is_a_duplicate_for_the_other()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r66_on_sqlite_what_one_language_processed_is_a_duplicate_for_the_other() {
+async fn on_sqlite_what_one_language_processed_is_a_duplicate_for_the_other() {
     let (_directory, file, pool, mut rust) = sqlite().await;
     let mut python = Foreign::python("sqlite", &file).await;
     for event in [processed(&mut rust, &mut python).await, processed(&mut python, &mut rust).await] {
@@ -147,7 +147,8 @@ async fn r64_on_postgres_what_one_language_handles_is_in_progress_for_the_others
 
 /// Whether somebody waits for a lock in this database.
 async fn waits(pool: &PgPool) -> bool {
-    let sql = "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')";
+    let sql =
+        "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')";
     sqlx::query_scalar(sql).fetch_one(pool).await.expect("it answers")
 }
 

@@ -59,7 +59,8 @@ fn write(directory: &Path, texts: &[(&str, String)]) -> Result<()> {
 
 fn check(home: &Path, directory: &Path) -> Result<()> {
     let compiler = home.join("node_modules/typescript/bin/tsc");
-    let said = Command::new("node").arg(compiler).arg("--project").arg(directory).output().context("cannot run node")?;
+    let said =
+        Command::new("node").arg(compiler).arg("--project").arg(directory).output().context("cannot run node")?;
     ensure!(said.status.success(), "TypeScript is refused:\n{}", String::from_utf8_lossy(&said.stdout));
     Ok(())
 }
