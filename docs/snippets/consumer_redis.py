@@ -79,7 +79,8 @@ class RedisInbox:
 
     def call(self, script: str, event: str, *arguments: str | int) -> str:
         key = f"{self.prefix}:{self.consumer}:{uuid.UUID(event)}"
-        answer, _ = self._scripts[script](keys=[key], args=arguments)
+        run = self._scripts[script]
+        answer, _ = run(keys=[key], args=arguments)
         return answer.decode() if isinstance(answer, bytes) else answer
 
 
