@@ -65,15 +65,20 @@ export class RedisInbox {
     const claim = await this.begin(event, attempt);
     if (!(claim instanceof Claim)) return claim;
     // If an extension fails, the next is tried; if the claim runs out, the commit finds out whether somebody has taken it.
-    const extender = setInterval(() => void claim.extend().catch(() => {}), this.claimMs / 3);
+    let extending: Promise<unknown> = Promise.resolve();
+    const extender = setInterval(() => (extending = claim.extend().catch(() => {})), this.claimMs / 3);
+    const stop = async () => {
+      clearInterval(extender);
+      await extending; // an extension that comes after the release would take the claim again
+    };
     try {
       await handler();
     } catch (error) {
-      clearInterval(extender);
+      await stop();
       await claim.release().catch(() => {}); // the claim runs out then
       throw error;
     }
-    clearInterval(extender);
+    await stop();
     await claim.commit();
     return "ran";
   }
