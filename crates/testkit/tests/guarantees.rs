@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 // The examples of the documentation; compiled here, and some are tests.
+#[path = "../../../docs/snippets/consumers.rs"]
+#[allow(dead_code)]
+mod consumers;
 #[path = "../../../docs/snippets/dispatcher.rs"]
 #[allow(dead_code)]
 mod dispatcher;
@@ -214,6 +217,29 @@ fn every_rust_example_of_the_documentation_is_compiled() -> Result<()> {
             ensure!(known, "an example of {} is in no file that is compiled:\n{block}", page.display());
         }
     }
+    Ok(())
+}
+
+/// What the guide for consumers shows in other languages is in these files, which tests run.
+#[test]
+fn every_consumer_in_another_language_is_shown_as_it_is_tested() -> Result<()> {
+    let page = read("docs/guides/idempotent-consumer.md")?;
+    let mut count = 0;
+    for (language, directory, ending) in [
+        ("python", "docs/snippets", ".py"),
+        ("typescript", "docs/snippets", ".ts"),
+        ("lua", "crates/postrider-inbox/src/redis", ".lua"),
+    ] {
+        let tested = files(&root().join(directory), ending)?.iter().map(read).collect::<Result<BTreeSet<_>>>()?;
+        let shown: BTreeSet<_> = blocks(&page, language).into_iter().map(|block| block + "\n").collect();
+        for text in tested.symmetric_difference(&shown) {
+            let name = text.lines().next().unwrap_or_default();
+            let where_else = if tested.contains(text) { "not in the guide as it is" } else { "only in the guide" };
+            anyhow::bail!("what begins with {name:?} is {where_else}");
+        }
+        count += shown.len();
+    }
+    ensure!(count >= 11, "only {count} modules and scripts are shown");
     Ok(())
 }
 
