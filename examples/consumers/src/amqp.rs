@@ -43,11 +43,7 @@ where
     connection.close(200, "stopped".into()).await
 }
 
-async fn on_delivery<I, H>(
-    consumer: &Consumer<I, H>,
-    delivery: Delivery,
-    stop: &CancellationToken,
-) -> lapin::Result<()>
+async fn on_delivery<I, H>(consumer: &Consumer<I, H>, delivery: Delivery, stop: &CancellationToken) -> lapin::Result<()>
 where
     I: Inbox,
     H: Handler<I::Guard>,

@@ -110,11 +110,7 @@ where
     }
 
     /// Which event a message is.
-    pub fn read<'a>(
-        &self,
-        wire: Wire,
-        header: impl Fn(&str) -> Option<&'a str>,
-    ) -> Result<Delivery, InvalidDelivery> {
+    pub fn read<'a>(&self, wire: Wire, header: impl Fn(&str) -> Option<&'a str>) -> Result<Delivery, InvalidDelivery> {
         match self.refuses_older {
             true => Delivery::read_with_attempt(&self.name, wire, header),
             false => Delivery::read(&self.name, wire, header),
@@ -141,9 +137,7 @@ where
             Ok(Entry::First(guard)) => self.run(delivery, body, guard).await,
             Ok(Entry::AlreadyProcessed) => Answer::Handled,
             // The other delivery may fail, so this one is kept.
-            Ok(Entry::InProgress(remaining)) => {
-                Answer::Busy(remaining.clamp(self.pause.shortest, self.pause.longest))
-            }
+            Ok(Entry::InProgress(remaining)) => Answer::Busy(remaining.clamp(self.pause.shortest, self.pause.longest)),
             Ok(Entry::Stale { .. }) => Answer::Busy(self.pause.longest),
             Err(error) => self.failed(delivery, "the inbox does not answer", &error),
         }

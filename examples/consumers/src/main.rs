@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use consumers::signature::Secrets;
-use consumers::{Consumer, Handler, amqp, kafka, nats, redis_streams, webhook};
+use consumers::{Consumer, amqp, kafka, nats, redis_streams, webhook};
 use postrider::inbox::{ConsumerName, Delivery, Inbox, MemoryInbox};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

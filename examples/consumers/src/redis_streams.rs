@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream;
 use postrider::inbox::Inbox;
 use redis::aio::MultiplexedConnection;
-use redis::streams::{StreamAutoClaimOptions, StreamId, StreamReadOptions};
+use redis::streams::{StreamAutoClaimOptions, StreamAutoClaimReply, StreamId, StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisResult, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -74,11 +74,15 @@ async fn make_group(redis: &mut MultiplexedConnection, settings: &Settings) -> R
 }
 
 /// Waits for entries that nobody has had.
-async fn read_new(redis: &mut MultiplexedConnection, settings: &Settings, wait: Duration) -> RedisResult<Vec<StreamId>> {
+async fn read_new(
+    redis: &mut MultiplexedConnection,
+    settings: &Settings,
+    wait: Duration,
+) -> RedisResult<Vec<StreamId>> {
     let wait = usize::try_from(wait.as_millis()).unwrap_or(usize::MAX).max(1);
     let options =
         StreamReadOptions::default().group(&settings.group, &settings.member).count(settings.at_once).block(wait);
-    let reply = redis.xread_options(&[&settings.stream], &[">"], &options).await?;
+    let reply: Option<StreamReadReply> = redis.xread_options(&[&settings.stream], &[">"], &options).await?;
     Ok(reply.into_iter().flat_map(|reply| reply.keys).flat_map(|key| key.ids).collect())
 }
 
@@ -98,7 +102,7 @@ where
     let mut from = "0-0".to_owned();
     while !stop.is_cancelled() {
         let options = StreamAutoClaimOptions::default().count(settings.at_once);
-        let taken = redis.xautoclaim_options(stream, group, member, idle, &from, options).await?;
+        let taken: StreamAutoClaimReply = redis.xautoclaim_options(stream, group, member, idle, &from, options).await?;
         if !taken.deleted_ids.is_empty() {
             let count = taken.deleted_ids.len();
             tracing::error!(stream, count, "entries were trimmed before they were handled; the stream is too short");

@@ -160,12 +160,9 @@ mod tests {
     #[test]
     fn s07_a_recorded_request_is_refused_after_five_minutes() {
         let good = sign(1, ID, b"body");
-        for (later, expected) in [
-            (300, Ok(())),
-            (-300, Ok(())),
-            (301, Err(Untrusted::NotFresh)),
-            (-301, Err(Untrusted::NotFresh)),
-        ] {
+        for (later, expected) in
+            [(300, Ok(())), (-300, Ok(())), (301, Err(Untrusted::NotFresh)), (-301, Err(Untrusted::NotFresh))]
+        {
             assert_eq!(check(Some(&good), b"body", later), expected, "{later}");
         }
     }

@@ -42,8 +42,7 @@ impl Broker for Kafka {
     }
 
     fn consume(&self, _: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
-        let settings =
-            Settings { brokers: self.server.direct(), topic: self.topic.clone(), group: GROUP.into() };
+        let settings = Settings { brokers: self.server.direct(), topic: self.topic.clone(), group: GROUP.into() };
         async move { run(&consumer, &settings, stop).await.expect("it ends well") }
     }
 

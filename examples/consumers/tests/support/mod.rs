@@ -96,7 +96,12 @@ pub struct Scene<B> {
 
 impl<B: Broker> Scene<B> {
     pub async fn start() -> Self {
-        Self { broker: B::start().await, outbox: Outbox::open().await, inbox: Watched::default(), work: Work::default() }
+        Self {
+            broker: B::start().await,
+            outbox: Outbox::open().await,
+            inbox: Watched::default(),
+            work: Work::default(),
+        }
     }
 
     pub fn subject(&self) -> Subject {

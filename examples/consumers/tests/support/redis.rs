@@ -35,8 +35,7 @@ impl Broker for Redis {
 
     fn consume(&self, number: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
         let (url, member) = (self.server.url(), format!("process-{number}"));
-        let settings =
-            Settings { url, stream: STREAM.into(), group: GROUP.into(), member, at_once: 8, idle: PAUSE };
+        let settings = Settings { url, stream: STREAM.into(), group: GROUP.into(), member, at_once: 8, idle: PAUSE };
         async move { run(&consumer, &settings, stop).await.expect("it ends well") }
     }
 
