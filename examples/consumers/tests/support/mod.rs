@@ -1,5 +1,5 @@
 //! The whole way of events: enqueued in a transaction, dispatched to a broker, read by consumers that share an inbox.
-#![allow(dead_code)] // each test uses a part of it
+#![allow(dead_code, unused_imports)] // each test uses a part of it
 
 mod amqp;
 mod inbox;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::{
-    BatchFor, BreakerConfig, ClaimedMessage, Dispatcher, Message, Outcome, Scope, Sink, SqliteStore, Store,
+    BatchFor, BreakerConfig, ClaimedMessage, Dispatcher, Ended, Message, Outcome, Scope, Sink, SqliteStore, Store,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -64,17 +64,13 @@ impl Outbox {
             .breaker(breaker)
             .build()
             .expect("the settings agree");
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(async move {
-            dispatcher.run(stop.clone()).await;
-        });
-        Relay { task }
+        Relay { task: tokio::spawn(dispatcher.run(CancellationToken::new())) }
     }
 }
 
 /// A dispatcher that runs until it is dropped.
 pub struct Relay {
-    task: JoinHandle<()>,
+    task: JoinHandle<Ended>,
 }
 
 impl Drop for Relay {
