@@ -41,7 +41,7 @@ where
     H: Handler<I::Guard>,
 {
     let client = async_nats::connect(&settings.url).await?;
-    let stream = async_nats::jetstream::new(client).get_stream(&settings.stream).await?;
+    let stream = async_nats::jetstream::new(client.clone()).get_stream(&settings.stream).await?;
     let config = pull::Config {
         durable_name: Some(settings.durable.clone()),
         ack_policy: AckPolicy::Explicit,
@@ -55,6 +55,8 @@ where
         Err(error) => tracing::warn!(%error, "no message from NATS; it goes on by itself"),
     };
     messages.take_until(stop.cancelled()).for_each_concurrent(settings.at_once, handle).await;
+    // The last acks may still wait to be sent.
+    client.flush().await?;
     if stop.is_cancelled() { Ok(()) } else { Err("the server has ended the consumer".into()) }
 }
 
