@@ -18,9 +18,11 @@
 pub mod amqp;
 pub mod consumer;
 pub mod kafka;
+mod keep;
 pub mod nats;
 pub mod redis_streams;
 pub mod signature;
 pub mod webhook;
 
 pub use consumer::{Answer, Consumer, Handler, Pause};
+pub use keep::keep;

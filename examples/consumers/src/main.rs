@@ -3,7 +3,6 @@
 //! `cargo run -p consumers -- nats --url nats://localhost:4222 --stream SHOP`
 
 use std::convert::Infallible;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use consumers::signature::Secrets;
-use consumers::{Consumer, amqp, kafka, nats, redis_streams, webhook};
+use consumers::{Consumer, amqp, kafka, keep, nats, redis_streams, webhook};
 use postrider::inbox::{ConsumerName, Delivery, Inbox, MemoryInbox};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -110,21 +109,21 @@ async fn consume(inbox: impl Inbox + 'static, arguments: Arguments, stop: Cancel
     match broker {
         Broker::Kafka { url, topic } => {
             let settings = kafka::Settings { brokers: url, topic, group: name };
-            keep(&stop, || kafka::run(&consumer, &settings, stop.clone())).await;
+            keep(&stop, AGAIN, || kafka::run(&consumer, &settings, stop.clone())).await;
         }
         Broker::Nats { url, stream } => {
             let ack_wait = Duration::from_secs(30);
             let settings = nats::Settings { url, stream, durable: name, at_once: at_once.into(), ack_wait };
-            keep(&stop, || nats::run(&consumer, &settings, stop.clone())).await;
+            keep(&stop, AGAIN, || nats::run(&consumer, &settings, stop.clone())).await;
         }
         Broker::Amqp { url, queue } => {
             let settings = amqp::Settings { url, queue, at_once };
-            keep(&stop, || amqp::run(&consumer, &settings, stop.clone())).await;
+            keep(&stop, AGAIN, || amqp::run(&consumer, &settings, stop.clone())).await;
         }
         Broker::Redis { url, stream } => {
             let (member, idle) = (Uuid::new_v4().to_string(), Duration::from_secs(10));
             let settings = redis_streams::Settings { url, stream, group: name, member, at_once: at_once.into(), idle };
-            keep(&stop, || redis_streams::run(&consumer, &settings, stop.clone())).await;
+            keep(&stop, AGAIN, || redis_streams::run(&consumer, &settings, stop.clone())).await;
         }
         Broker::Webhook { listen, secret } => {
             let secrets = Secrets::new(&secret)?;
@@ -141,16 +140,6 @@ async fn consume(inbox: impl Inbox + 'static, arguments: Arguments, stop: Cancel
 fn print(delivery: &Delivery, body: &[u8]) -> impl Future<Output = Result<(), Infallible>> + use<> {
     println!("{} handled, {} bytes", delivery.event, body.len());
     std::future::ready(Ok(()))
-}
-
-/// Starts a consumer again when it ends with an error, until it is stopped.
-async fn keep<E: Display>(stop: &CancellationToken, consume: impl AsyncFn() -> Result<(), E>) {
-    while let Err(error) = consume().await {
-        tracing::error!(%error, "the consumer ended; it is started again");
-        if stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await.is_none() {
-            break;
-        }
-    }
 }
 
 /// Waits for Ctrl-C, or for the signal that asks a service to stop.

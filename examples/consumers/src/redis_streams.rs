@@ -48,7 +48,10 @@ where
     I: Inbox,
     H: Handler<I::Guard>,
 {
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(BLOCK + PATIENCE));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        // It must be longer than a read may block.
+        .set_response_timeout(Some(BLOCK + PATIENCE));
     let client = Client::open(settings.url.as_str())?;
     let mut redis = client.get_multiplexed_async_connection_with_config(&config).await?;
     make_group(&mut redis, settings).await?;

@@ -1,6 +1,7 @@
 use std::sync::{Arc, OnceLock};
 
 use consumers::amqp::{Settings, run};
+use consumers::keep;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
@@ -10,7 +11,7 @@ use postrider::sinks::{AmqpClient, AmqpConfig};
 use testkit::brokers::rabbitmq::{PASSWORD, RabbitMq, USER};
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, Subject, unique};
+use super::{Broker, PAUSE, Subject, unique};
 
 /// The server of this test binary, which takes long to start.
 static SERVER: OnceLock<RabbitMq> = OnceLock::new();
@@ -48,7 +49,7 @@ impl Broker for Amqp {
 
     fn consume(&self, _: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
         let settings = Settings { url: self.url(), queue: self.queue.clone(), at_once: 8 };
-        async move { run(&consumer, &settings, stop).await.expect("it ends well") }
+        async move { keep(&stop, PAUSE, || run(&consumer, &settings, stop.clone())).await }
     }
 
     /// Those that consumers have are counted too, which only the broker's own program can say.

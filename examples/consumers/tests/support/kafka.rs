@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consumers::kafka::{Settings, run};
+use consumers::keep;
 use postrider::Sink;
 use postrider::sinks::{KafkaClient, KafkaConfig};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -9,7 +10,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use testkit::brokers::kafka::Kafka as Server;
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, Subject, unique};
+use super::{Broker, PAUSE, Subject, unique};
 
 const GROUP: &str = "mailer";
 const PARTITIONS: i32 = 2;
@@ -43,7 +44,7 @@ impl Broker for Kafka {
 
     fn consume(&self, _: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
         let settings = Settings { brokers: self.server.direct(), topic: self.topic.clone(), group: GROUP.into() };
-        async move { run(&consumer, &settings, stop).await.expect("it ends well") }
+        async move { keep(&stop, PAUSE, || run(&consumer, &settings, stop.clone())).await }
     }
 
     async fn pending(&self) -> u64 {

@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context, stream};
+use consumers::keep;
 use consumers::nats::{Settings, run};
 use postrider::Sink;
 use postrider::sinks::{NatsConfig, NatsSink};
 use testkit::brokers::nats::Nats as Server;
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, Subject};
+use super::{Broker, PAUSE, Subject};
 
 const STREAM: &str = "SHOP";
 const DURABLE: &str = "mailer";
@@ -42,7 +43,7 @@ impl Broker for Nats {
     fn consume(&self, _: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
         let (url, stream, durable) = (self.server.url(), STREAM.into(), DURABLE.into());
         let settings = Settings { url, stream, durable, at_once: 8, ack_wait: ACK_WAIT };
-        async move { run(&consumer, &settings, stop).await.expect("it ends well") }
+        async move { keep(&stop, PAUSE, || run(&consumer, &settings, stop.clone())).await }
     }
 
     async fn pending(&self) -> u64 {

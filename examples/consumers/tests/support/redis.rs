@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
+use consumers::keep;
 use consumers::redis_streams::{Settings, run};
 use postrider::Sink;
 use postrider::sinks::{RedisConfig, RedisSink};
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamInfoGroupsReply;
+use redis::{AsyncCommands, AsyncConnectionConfig};
 use testkit::brokers::redis::Redis as Server;
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, PAUSE, Subject};
+use super::{Broker, PATIENCE, PAUSE, Subject};
 
 pub const STREAM: &str = "orders";
 const GROUP: &str = "mailer";
@@ -23,7 +24,9 @@ impl Broker for Redis {
     async fn start() -> Self {
         let server = Server::start().await.expect("Redis");
         let client = redis::Client::open(server.url()).expect("an address");
-        let observer = client.get_multiplexed_async_connection().await.expect("connected");
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE));
+        let observer = client.get_multiplexed_async_connection_with_config(&config).await.expect("connected");
         Self { server, observer }
     }
 
@@ -36,7 +39,7 @@ impl Broker for Redis {
     fn consume(&self, number: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
         let (url, member) = (self.server.url(), format!("process-{number}"));
         let settings = Settings { url, stream: STREAM.into(), group: GROUP.into(), member, at_once: 8, idle: PAUSE };
-        async move { run(&consumer, &settings, stop).await.expect("it ends well") }
+        async move { keep(&stop, PAUSE, || run(&consumer, &settings, stop.clone())).await }
     }
 
     async fn pending(&self) -> u64 {
