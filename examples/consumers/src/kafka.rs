@@ -104,7 +104,8 @@ impl Held {
     fn resume(&mut self, kafka: &StreamConsumer, topic: &str) -> KafkaResult<()> {
         let now = Instant::now();
         for (partition, hold) in &mut self.0 {
-            if hold.until.take_if(|until| *until <= now).is_some() && is_ours(kafka, topic, *partition)? {
+            // Also if the partition is not ours at the moment: it would still be paused when it comes back.
+            if hold.until.take_if(|until| *until <= now).is_some() {
                 kafka.resume(&only(topic, *partition))?;
             }
         }
