@@ -131,3 +131,23 @@ async fn r64_a_handler_that_takes_longer_than_the_relay_waits_comes_to_its_end()
     assert_eq!(scene.work.tries(events[0]), 1, "it was not begun anew");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_waits_for_a_handler_whose_request_is_gone() {
+    let mut scene = Scene::<Webhook>::start().await;
+    scene.broker.timeout = Duration::from_secs(1);
+    scene.work.close();
+    let events = scene.outbox.enqueue(1).await;
+    let (relay, running) = (scene.relay(), scene.run(0));
+    eventually(PATIENCE, || async { !scene.inbox.in_progress().is_empty() }).await;
+    drop(relay);
+    let work = scene.work.clone();
+    // By then a receiver that does not wait has ended.
+    let opens = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        work.open();
+    });
+    running.stop().await;
+    assert_eq!(scene.work.effects(events[0]), 1);
+    opens.await.expect("it opened");
+}
