@@ -28,6 +28,8 @@ pub struct Settings {
     pub topic: String,
     /// The group; it begins with the oldest message.
     pub group: String,
+    /// After which time without a sign a consumer counts as dead, and others take its partitions.
+    pub session_timeout: Duration,
 }
 
 /// Consumes until it is stopped; the event that has begun by then is finished.
@@ -40,6 +42,7 @@ where
         .set("bootstrap.servers", &settings.brokers)
         .set("group.id", &settings.group)
         .set("auto.offset.reset", "earliest")
+        .set("session.timeout.ms", settings.session_timeout.as_millis().to_string())
         // Nothing is stored by itself; what was stored by hand is committed by itself.
         .set("enable.auto.offset.store", "false")
         .set("enable.auto.commit", "true")

@@ -108,7 +108,8 @@ async fn consume(inbox: impl Inbox + 'static, arguments: Arguments, stop: Cancel
     let consumer = Arc::new(Consumer::new(ConsumerName::new(&name)?, inbox, print));
     match broker {
         Broker::Kafka { url, topic } => {
-            let settings = kafka::Settings { brokers: url, topic, group: name };
+            let session_timeout = Duration::from_secs(45);
+            let settings = kafka::Settings { brokers: url, topic, group: name, session_timeout };
             keep(&stop, AGAIN, || kafka::run(&consumer, &settings, stop.clone())).await;
         }
         Broker::Nats { url, stream } => {

@@ -29,7 +29,7 @@ mod kafka {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_partition_that_changes_hands_while_it_waits_does_not_stay_paused() {
         let scene = Scene::<Kafka>::start().await;
-        scene.work.fail_first(30);
+        scene.work.fail_first(8);
         let events = scene.outbox.enqueue(2).await;
         let (_relay, one) = (scene.relay(), scene.run(0));
         eventually(PATIENCE, || async { scene.work.begun() > 0 }).await;

@@ -43,7 +43,12 @@ impl Broker for Kafka {
     }
 
     fn consume(&self, _: usize, consumer: Subject, stop: CancellationToken) -> impl Future<Output = ()> + 'static {
-        let settings = Settings { brokers: self.server.direct(), topic: self.topic.clone(), group: GROUP.into() };
+        let settings = Settings {
+            brokers: self.server.direct(),
+            topic: self.topic.clone(),
+            group: GROUP.into(),
+            session_timeout: Duration::from_secs(6),
+        };
         async move { keep(&stop, PAUSE, || run(&consumer, &settings, stop.clone())).await }
     }
 
