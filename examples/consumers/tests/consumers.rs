@@ -8,9 +8,7 @@ mod amqp {
 }
 
 mod kafka {
-    use testkit::eventually;
-
-    use crate::support::{Kafka, PATIENCE, Scene};
+    use crate::support::{Kafka, Scene};
 
     crate::promises::promises!(Kafka);
 
@@ -24,19 +22,6 @@ mod kafka {
         scene.each_once(&events).await;
         assert_eq!(scene.work.order(), events);
         running.stop().await;
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_partition_that_changes_hands_while_it_waits_does_not_stay_paused() {
-        let scene = Scene::<Kafka>::start().await;
-        scene.work.fail_first(8);
-        let events = scene.outbox.enqueue(2).await;
-        let (_relay, one) = (scene.relay(), scene.run(0));
-        eventually(PATIENCE, || async { scene.work.begun() > 0 }).await;
-        let other = scene.run(1);
-        scene.each_once(&events).await;
-        one.stop().await;
-        other.stop().await;
     }
 }
 
