@@ -1,0 +1,65 @@
+//! RabbitMQ: a queue with manual acks and a prefetch limit.
+//!
+//! RabbitMQ brings a requeued message again at once. So a message that is not handled is kept for its pause, in its place
+//! among the prefetched, and given back then. If the connection breaks, RabbitMQ takes all back that was not acknowledged;
+//! [`run`] ends with the error, and whoever called it calls it again.
+
+use futures::{StreamExt, TryStreamExt};
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Connection, ConnectionProperties};
+use postrider::inbox::Inbox;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Consumer, Handler};
+
+/// Where messages come from.
+#[derive(Clone)]
+pub struct Settings {
+    /// The broker, such as `amqp://user:password@localhost:5672/%2f`.
+    pub url: String,
+    /// The queue; it must be there.
+    pub queue: String,
+    /// How many events are handled at once, which is also how many are prefetched.
+    pub at_once: u16,
+}
+
+/// Consumes until it is stopped; what has begun by then is finished.
+pub async fn run<I, H>(consumer: &Consumer<I, H>, settings: &Settings, stop: CancellationToken) -> lapin::Result<()>
+where
+    I: Inbox,
+    H: Handler<I::Guard>,
+{
+    let connection = Connection::connect(&settings.url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    channel.basic_qos(settings.at_once, BasicQosOptions::default()).await?;
+    let options = BasicConsumeOptions { no_ack: false, ..BasicConsumeOptions::default() };
+    let queue = settings.queue.as_str().into();
+    let deliveries = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+    let handle = async |delivery| on_delivery(consumer, delivery, &stop).await;
+    deliveries.take_until(stop.cancelled()).try_for_each_concurrent(usize::from(settings.at_once), handle).await?;
+    // What was prefetched and not begun goes back to the queue now.
+    connection.close(200, "stopped".into()).await
+}
+
+async fn on_delivery<I, H>(consumer: &Consumer<I, H>, delivery: Delivery, stop: &CancellationToken) -> lapin::Result<()>
+where
+    I: Inbox,
+    H: Handler<I::Guard>,
+{
+    let header = |name: &str| match delivery.properties.headers().as_ref()?.inner().get(name)? {
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+        AMQPValue::ShortString(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let answer = consumer.on_message(header, &delivery.data).await;
+    match answer.again_after() {
+        None => delivery.acker.ack(BasicAckOptions::default()).await?,
+        Some(wait) => {
+            stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+            delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await?
+        }
+    };
+    Ok(())
+}
