@@ -1,22 +1,29 @@
 //! Runs one of the consumers and prints a line for each event that it handled.
 //!
-//! `cargo run -p consumers -- nats --url nats://localhost:4222 --stream SHOP`
+//! `cargo run -p consumers -- nats --url nats://localhost:4222 --stream SHOP --inbox redis://localhost:6379`
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
 use consumers::signature::Secrets;
 use consumers::{Consumer, amqp, kafka, keep, nats, redis_streams, webhook};
-use postrider::inbox::{ConsumerName, Delivery, Inbox, MemoryInbox};
+use postrider::inbox::{
+    ConsumerName, Database, Delivery, Inbox, InboxTables, MemoryInbox, MySqlInbox, PostgresInbox, RedisInbox, SqlInbox,
+    SqliteInbox,
+};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use uuid::Uuid;
 
+/// How often what may be forgotten is deleted from a table.
+const CLEAN_EVERY: Duration = Duration::from_secs(60);
 /// How long to wait before a consumer that ended with an error is started again.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -34,19 +41,13 @@ struct Common {
     /// The name of the consumer; all its processes have the same one.
     #[arg(long, global = true, default_value = "printer")]
     name: String,
-    /// Where it is remembered which events were handled.
-    #[arg(long, global = true, value_enum, default_value = "memory")]
-    inbox: Choice,
+    /// Where it is remembered which events were handled: memory, or the address of a Redis server or of a database
+    /// (postgres://, mysql://, sqlite:file). Processes of one consumer share it, so memory is for a single one.
+    #[arg(long, global = true, env = "INBOX", hide_env_values = true, default_value = "memory")]
+    inbox: String,
     /// How many events are handled at once; Kafka's are handled one by one.
     #[arg(long, global = true, default_value_t = 16)]
     at_once: u16,
-}
-
-/// To add an inbox, add it here and in [`main`].
-#[derive(Clone, Copy, ValueEnum)]
-enum Choice {
-    /// In memory: forgotten when the program ends.
-    Memory,
 }
 
 #[derive(Subcommand)]
@@ -97,9 +98,33 @@ async fn main() -> Result<()> {
     let _chosen_before = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let stop = CancellationToken::new();
     tokio::spawn(interrupted(stop.clone()));
-    match arguments.common.inbox {
-        Choice::Memory => consume(MemoryInbox::default(), arguments, stop).await,
+    let address = arguments.common.inbox.clone();
+    match address.split_once(':').map_or(address.as_str(), |(scheme, _)| scheme) {
+        "memory" => consume(MemoryInbox::default(), arguments, stop).await,
+        "redis" | "rediss" => consume(RedisInbox::builder(address).connect().await?, arguments, stop).await,
+        "sqlite" => {
+            let options = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
+            let pool = SqlitePool::connect_with(options).await?;
+            consume_in(SqliteInbox::new(pool, InboxTables::default()), arguments, stop).await
+        }
+        "postgres" | "postgresql" => {
+            let pool = PgPool::connect(&address).await?;
+            consume_in(PostgresInbox::new(pool, InboxTables::default()), arguments, stop).await
+        }
+        "mysql" | "mariadb" => {
+            let pool = MySqlPool::connect(&address).await?;
+            consume_in(MySqlInbox::new(pool, InboxTables::default()), arguments, stop).await
+        }
+        _ => bail!("--inbox is none that this program knows; use memory, or an address with redis, postgres, mysql or sqlite"),
     }
+}
+
+/// Consumes with an inbox in a database: makes its tables and keeps them small.
+async fn consume_in<DB: Database>(inbox: SqlInbox<DB>, arguments: Arguments, stop: CancellationToken) -> Result<()> {
+    inbox.migrate().await?;
+    let (cleaned, until) = (inbox.clone(), stop.clone());
+    tokio::spawn(async move { cleaned.keep_clean(CLEAN_EVERY, until).await });
+    consume(inbox, arguments, stop).await
 }
 
 async fn consume(inbox: impl Inbox + 'static, arguments: Arguments, stop: CancellationToken) -> Result<()> {

@@ -16,7 +16,7 @@ pub const STREAM: &str = "orders";
 const GROUP: &str = "mailer";
 
 pub struct Redis {
-    server: Server,
+    pub server: Server,
     pub observer: MultiplexedConnection,
 }
 
