@@ -115,7 +115,9 @@ async fn main() -> Result<()> {
             let pool = MySqlPool::connect(&address).await?;
             consume_in(MySqlInbox::new(pool, InboxTables::default()), arguments, stop).await
         }
-        _ => bail!("--inbox is none that this program knows; use memory, or an address with redis, postgres, mysql or sqlite"),
+        _ => bail!(
+            "--inbox is none that this program knows; use memory, or an address with redis, postgres, mysql or sqlite"
+        ),
     }
 }
 

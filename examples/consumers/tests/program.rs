@@ -15,7 +15,8 @@ const EVENTS: usize = 200;
 /// Starts one more process.
 fn process(broker: &Redis, inbox: &str) -> Worker {
     let url = broker.server.url();
-    let words = ["redis", "--url", &url, "--stream", STREAM, "--name", name().as_str(), "--at-once", "4"].map(str::to_owned);
+    let words =
+        ["redis", "--url", &url, "--stream", STREAM, "--name", name().as_str(), "--at-once", "4"].map(str::to_owned);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Worker::spawn(env!("CARGO_BIN_EXE_consumers"), &words, &[("INBOX", inbox)]).expect("the program starts")
 }
@@ -62,7 +63,7 @@ async fn r62_r63_events_have_their_effect_with_an_inbox_on_redis() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r62_r63_events_have_their_effect_with_an_inbox_on_postgresql() {
-    let database = Postgres::shared().await.expect("PostgreSQL").database().await.expect("a database");
+    let database = Postgres::shared().await.expect("PostgreSQL").create_database().await.expect("a database");
     each_has_one_effect(&database.url()).await;
 }
 
