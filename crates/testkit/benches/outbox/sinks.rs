@@ -27,7 +27,7 @@ use crate::{median, payload};
 
 const ROUNDS: usize = 3;
 /// How long a round may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Whether anything is left to deliver; a look at the partial indexes, so that asking often costs nothing.
 const IS_OPEN: &str = "select exists (select from outbox_messages where status = 'pending') \
                        or exists (select from outbox_messages where status = 'processing')";

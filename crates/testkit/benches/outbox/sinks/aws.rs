@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use aws_sdk_sns::types::PublishBatchRequestEntry;
+use aws_sdk_sns::types::{MessageAttributeValue as TopicAttribute, PublishBatchRequestEntry};
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use aws_sdk_sqs::types::{MessageAttributeValue as QueueAttribute, SendMessageBatchRequestEntry};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use postrider::Sink;
 use postrider::sinks::setting::Secret;
@@ -15,6 +15,8 @@ use testkit::brokers::moto::Moto;
 use super::Parcel;
 
 const AT_A_TIME: usize = 10;
+/// A message has at most ten attributes.
+const ATTRIBUTES: usize = 8;
 
 fn endpoint(server: &Moto) -> String {
     format!("http://127.0.0.1:{}", server.port())
@@ -28,7 +30,7 @@ pub struct Queue {
 
 impl super::Peer for Queue {
     const NAME: &'static str = "sqs";
-    const MESSAGES: usize = 2_000;
+    const MESSAGES: usize = 500;
 
     async fn start() -> Result<Self> {
         let server = tokio::task::spawn_blocking(Moto::start).await??;
@@ -56,7 +58,14 @@ impl super::Peer for Queue {
         let send = async |chunk: &[Parcel]| -> Result<()> {
             let entry = |(at, parcel): (usize, &Parcel)| {
                 let body = String::from_utf8_lossy(&parcel.body).into_owned();
-                SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body).build()
+                let entry = SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body);
+                let attributes = parcel.headers.iter().take(ATTRIBUTES);
+                attributes
+                    .fold(entry, |entry, (name, value)| {
+                        let value = QueueAttribute::builder().data_type("String").string_value(value).build();
+                        entry.message_attributes(name, value.unwrap_or_else(|_| unreachable!("it has a type")))
+                    })
+                    .build()
             };
             let entries = chunk.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
             let sent = self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send().await?;
@@ -75,7 +84,7 @@ pub struct Topic {
 
 impl super::Peer for Topic {
     const NAME: &'static str = "sns";
-    const MESSAGES: usize = 2_000;
+    const MESSAGES: usize = 500;
 
     async fn start() -> Result<Self> {
         let server = tokio::task::spawn_blocking(Moto::start).await??;
@@ -103,7 +112,14 @@ impl super::Peer for Topic {
         let send = async |chunk: &[Parcel]| -> Result<()> {
             let entry = |(at, parcel): (usize, &Parcel)| {
                 let body = String::from_utf8_lossy(&parcel.body).into_owned();
-                PublishBatchRequestEntry::builder().id(at.to_string()).message(body).build()
+                let entry = PublishBatchRequestEntry::builder().id(at.to_string()).message(body);
+                let attributes = parcel.headers.iter().take(ATTRIBUTES);
+                attributes
+                    .fold(entry, |entry, (name, value)| {
+                        let value = TopicAttribute::builder().data_type("String").string_value(value).build();
+                        entry.message_attributes(name, value.unwrap_or_else(|_| unreachable!("it has a type")))
+                    })
+                    .build()
             };
             let entries = chunk.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
             let request = self.client.publish_batch().topic_arn(&self.arn);
