@@ -3,7 +3,7 @@
 //   const outcome = await runOnce(connection, "mailer", headers.event_id, () => save(connection, body));
 //   // Acknowledge if mayAck(outcome). Otherwise, and after every exception, let the broker bring it again.
 //
-// Another delivery of the same event waits until this transaction ends, or for innodb_lock_wait_timeout seconds (50, unless
+// One connection for each message that is handled at the same time. Another delivery of the same event waits until this transaction ends, or for innodb_lock_wait_timeout seconds (50, unless
 // `set session` says otherwise) and is told "in progress" then. A handler must not change tables: that would commit.
 
 import type { Connection, RowDataPacket } from "mysql2/promise";
@@ -15,6 +15,7 @@ const PROCESSED = "select 1 from inbox_messages where consumer = ? and event_id 
 const DUPLICATE = 1062;
 const LOCK_WAIT_TIMEOUT = 1205;
 const DEADLOCK = 1213;
+const busy = new WeakSet<Connection>();
 
 export function mayAck(outcome: Outcome): boolean {
   return outcome !== "in progress";
@@ -22,6 +23,21 @@ export function mayAck(outcome: Outcome): boolean {
 
 /** Runs the handler and remembers the event with one commit. */
 export async function runOnce(
+  connection: Connection,
+  consumer: string,
+  event: string,
+  handler: () => Promise<void>,
+): Promise<Outcome> {
+  if (busy.has(connection)) throw new Error("the connection is in use: two messages in one transaction would lose one of them");
+  busy.add(connection);
+  try {
+    return await enter(connection, consumer, event, handler);
+  } finally {
+    busy.delete(connection);
+  }
+}
+
+async function enter(
   connection: Connection,
   consumer: string,
   event: string,

@@ -17,7 +17,8 @@ FIRST = "insert into inbox_messages (consumer, event_id) values (%s, %s) on conf
 PROCESSED = "select 1 from inbox_messages where consumer = %s and event_id = %s"
 NEWEST = """
 insert into inbox_attempts as seen (consumer, event_id, replayed, attempt) values (%s, %s, %s, %s)
-on conflict (consumer, event_id) do update set replayed = excluded.replayed, attempt = excluded.attempt
+on conflict (consumer, event_id) do update
+set replayed = excluded.replayed, attempt = excluded.attempt, expires_at = excluded.expires_at
 where (seen.replayed, seen.attempt) <= (excluded.replayed, excluded.attempt)
 """
 
@@ -42,16 +43,21 @@ def run_once(connection: psycopg.Connection, consumer: str, event: str, handler:
         with connection.transaction():
             processed = connection.execute(PROCESSED, (consumer, event)).fetchone()
         return Outcome.ALREADY_PROCESSED if processed else Outcome.STALE
+    outcome = None
     try:
         with connection.transaction():
             if not is_first(connection, consumer, event):
                 return Outcome.ALREADY_PROCESSED
             handler()
-            if connection.info.transaction_status == TransactionStatus.INERROR:
+            # A handler that went past an error, or ended the transaction, would seem to have succeeded.
+            if connection.info.transaction_status != TransactionStatus.INTRANS:
                 raise RuntimeError("the handler went on after an error of the database: nothing would be committed")
+            outcome = Outcome.RAN
     except InProgress:
         return Outcome.IN_PROGRESS
-    return Outcome.RAN
+    if outcome is None:  # psycopg.Rollback leaves the block without an error
+        raise RuntimeError("the handler rolled back: nothing was committed")
+    return outcome
 
 
 class InProgress(Exception):

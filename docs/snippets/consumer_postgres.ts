@@ -1,10 +1,14 @@
 // Handles each event of Postrider once, in one transaction of PostgreSQL with what the handler writes.
 //
-//   const outcome = await runOnce(client, "mailer", headers.event_id, () => save(client, body));
-//   // Acknowledge if mayAck(outcome). Otherwise, and after every exception, let the broker bring it again.
+//   const client = await pool.connect(); // one for each message that is handled at the same time
+//   client.on("error", log); // without a listener, a connection that breaks ends the process
+//   try {
+//     const outcome = await runOnce(client, "mailer", headers.event_id, () => save(client, body));
+//     // Acknowledge if mayAck(outcome). Otherwise, and after every exception, let the broker bring it again.
+//   } finally { client.release(); }
 //
-// The client is one connection, `await pool.connect()` and not the pool. Another delivery of the same event waits until this
-// transaction ends. Connect with a lock_timeout, `new Pool({ lock_timeout: 2000 })`, to be told "in progress" instead.
+// Another delivery of the same event waits until this transaction ends. Connect with a lock_timeout,
+// `new Pool({ lock_timeout: 2000 })`, to be told "in progress" instead.
 
 import type { ClientBase } from "pg";
 
@@ -15,9 +19,10 @@ const FIRST = "insert into inbox_messages (consumer, event_id) values ($1, $2) o
 const PROCESSED = "select 1 from inbox_messages where consumer = $1 and event_id = $2";
 const NEWEST = `
   insert into inbox_attempts as seen (consumer, event_id, replayed, attempt) values ($1, $2, $3, $4)
-  on conflict (consumer, event_id) do update set replayed = excluded.replayed, attempt = excluded.attempt
+  on conflict (consumer, event_id) do update set replayed = excluded.replayed, attempt = excluded.attempt, expires_at = excluded.expires_at
   where (seen.replayed, seen.attempt) <= (excluded.replayed, excluded.attempt)`;
 const LOCK_NOT_AVAILABLE = "55P03";
+const busy = new WeakSet<ClientBase>();
 
 export function mayAck(outcome: Outcome): boolean {
   return outcome === "ran" || outcome === "processed";
@@ -25,6 +30,22 @@ export function mayAck(outcome: Outcome): boolean {
 
 /** Runs the handler and remembers the event with one commit. With an attempt, an older one is stale. */
 export async function runOnce(
+  client: ClientBase,
+  consumer: string,
+  event: string,
+  handler: () => Promise<void>,
+  attempt?: Attempt,
+): Promise<Outcome> {
+  if (busy.has(client)) throw new Error("the client is in use: two messages in one transaction would lose one of them");
+  busy.add(client);
+  try {
+    return await enter(client, consumer, event, handler, attempt);
+  } finally {
+    busy.delete(client);
+  }
+}
+
+async function enter(
   client: ClientBase,
   consumer: string,
   event: string,
@@ -43,9 +64,11 @@ export async function runOnce(
       return first;
     }
     await handler();
-    // After an error that the handler went past, PostgreSQL answers a commit with a rollback, and without an error.
-    const { command } = await client.query("commit");
-    if (command !== "COMMIT") throw new Error("the handler went on after an error of the database: nothing was committed");
+    // A handler that went past an error, or ended the transaction, would seem to have succeeded: PostgreSQL makes no error of
+    // such a commit. This query fails after an error, and finds nothing after a rollback.
+    const { rowCount } = await client.query(PROCESSED, [consumer, event]);
+    if (rowCount !== 1) throw new Error("the handler ended the transaction: nothing would be committed");
+    await client.query("commit");
     return "ran";
   } catch (error) {
     await client.query("rollback").catch(() => {});

@@ -1,6 +1,7 @@
 """Handles each event of Postrider once, with Redis. Scripts, keys and values are those of the Rust library.
 
-    client = redis.Redis(host, socket_timeout=3, socket_connect_timeout=3)  # without Redis it fails and does not hang
+    # Without Redis it fails and does not hang. By itself the client would try for longer than a claim lasts.
+    client = redis.Redis(host, socket_timeout=3, socket_connect_timeout=3, retry=Retry(NoBackoff(), 1))
     inbox = RedisInbox(client, "mailer")
     outcome = inbox.run_once(headers["event_id"], lambda: send(body))
     # Acknowledge if outcome.may_ack. Otherwise, and after every exception, let the broker bring it again.

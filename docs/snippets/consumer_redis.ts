@@ -1,10 +1,13 @@
 // Handles each event of Postrider once, with Redis. Scripts, keys and values are those of the Rust library.
 //
-//   const client = createClient({ url, disableOfflineQueue: true }); // without Redis it fails at once and does not hang
+//   // Without Redis it fails at once, and with one that is silent after a few seconds; without these two it would hang.
+//   const client = createClient({ url, disableOfflineQueue: true, socket: { socketTimeout: 3000 }, pingInterval: 1000 });
 //   client.on("error", log); // without a listener, a connection that breaks ends the process
 //   const inbox = new RedisInbox(await client.connect(), "mailer");
 //   const outcome = await inbox.runOnce(headers.event_id, () => send(body));
 //   // Acknowledge if mayAck(outcome). Otherwise, and after every exception, let the broker bring it again.
+//
+// The directory `lua` goes beside the compiled file.
 
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";

@@ -3,6 +3,8 @@
     connection = sqlite3.connect("shop.db", isolation_level=None, timeout=2)
     outcome = run_once(connection, "mailer", headers["event_id"], lambda: save(connection, body))
     # Acknowledge if outcome.may_ack. Otherwise, and after every exception, let the broker bring it again.
+
+Python 3.11 or newer.
 """
 
 import sqlite3

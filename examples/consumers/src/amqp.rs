@@ -1,7 +1,8 @@
 //! RabbitMQ: a queue with manual acks and a prefetch limit.
 //!
-//! RabbitMQ brings a requeued message again at once. So a message that is not handled is kept for its pause, in its place
-//! among the prefetched, and given back then. If the connection breaks, RabbitMQ takes all back that was not acknowledged;
+//! An event that is not handled is kept, in its place among the prefetched, and tried again after its pause. It is not given back:
+//! RabbitMQ would bring it again at once, and count that against the queue's delivery limit, so that an outage of the inbox
+//! would be a loss. Only what is not Postrider's is given back, after a pause, so that a limit can move it away. If the connection breaks, RabbitMQ takes all back that was not acknowledged;
 //! [`run`] ends with the error, and whoever called it calls it again.
 
 use futures::{StreamExt, TryStreamExt};
@@ -12,7 +13,7 @@ use lapin::{Connection, ConnectionProperties};
 use postrider::inbox::Inbox;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Consumer, Handler};
+use crate::{Answer, Consumer, Handler};
 
 /// Where messages come from.
 #[derive(Clone)]
@@ -39,6 +40,10 @@ where
     let deliveries = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
     let handle = async |delivery| on_delivery(consumer, delivery, &stop).await;
     deliveries.take_until(stop.cancelled()).try_for_each_concurrent(usize::from(settings.at_once), handle).await?;
+    if !stop.is_cancelled() {
+        // The queue was deleted, or its server went away: the caller is to begin anew.
+        return Err(std::io::Error::other("the broker has ended the consumer").into());
+    }
     // What was prefetched and not begun goes back to the queue now.
     connection.close(200, "stopped".into()).await
 }
@@ -53,13 +58,14 @@ where
         AMQPValue::ShortString(text) => Some(text.as_str()),
         _ => None,
     };
-    let answer = consumer.on_message(header, &delivery.data).await;
-    match answer.again_after() {
-        None => delivery.acker.ack(BasicAckOptions::default()).await?,
-        Some(wait) => {
-            stop.run_until_cancelled(tokio::time::sleep(wait)).await;
-            delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await?
+    loop {
+        let answer = consumer.on_message(header, &delivery.data).await;
+        let Some(wait) = answer.again_after() else {
+            return delivery.acker.ack(BasicAckOptions::default()).await.map(drop);
+        };
+        let is_stopped = stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none();
+        if is_stopped || matches!(answer, Answer::Foreign(_)) {
+            return delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await.map(drop);
         }
-    };
-    Ok(())
+    }
 }

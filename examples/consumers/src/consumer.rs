@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt;
 use postrider::inbox::{ConsumerName, Delivery, Entry, Guard, Inbox, InboxError, InvalidDelivery, Wire};
 
 /// What is done with an event.
@@ -47,6 +49,8 @@ pub enum Answer {
     Busy(Duration),
     /// It failed. Do not acknowledge; bring it again after this time.
     Failed(Duration),
+    /// It is not Postrider's: it has no event id. Do not acknowledge; bring it again after this time, or move it out of the way.
+    Foreign(Duration),
 }
 
 impl Answer {
@@ -54,7 +58,7 @@ impl Answer {
     pub fn again_after(self) -> Option<Duration> {
         match self {
             Self::Handled => None,
-            Self::Busy(wait) | Self::Failed(wait) => Some(wait),
+            Self::Busy(wait) | Self::Failed(wait) | Self::Foreign(wait) => Some(wait),
         }
     }
 }
@@ -126,7 +130,7 @@ where
             Ok(delivery) => self.on_delivery(&delivery, body).await,
             Err(error) => {
                 tracing::error!(consumer = %self.name, %error, "a message cannot be handled; move it out of the way");
-                Answer::Failed(self.pause.longest)
+                Answer::Foreign(self.pause.longest)
             }
         }
     }
@@ -144,7 +148,14 @@ where
     }
 
     async fn run(&self, delivery: &Delivery, body: &[u8], mut guard: I::Guard) -> Answer {
-        if let Err(error) = self.handler.handle(delivery, body, &mut guard).await {
+        // A handler that panics has failed, and takes no other with it. Its text may hold anything, so it is not logged here.
+        let handled = AssertUnwindSafe(self.handler.handle(delivery, body, &mut guard)).catch_unwind().await;
+        let failure = match handled {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it panicked".to_owned()),
+        };
+        if let Some(error) = failure {
             if let Err(why) = guard.release().await {
                 tracing::debug!(event = %delivery.event, error = %why, "a claim was not released; it runs out");
             }

@@ -6,14 +6,15 @@
 //! An event that is not handled holds up its partition, and no other: the partition is paused, set back to the event, and
 //! resumed after the pause. The client goes on asking for messages meanwhile, which Kafka needs to see.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use postrider::inbox::Inbox;
-use rdkafka::consumer::{Consumer as _, StreamConsumer};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, ClientContext, Offset, TopicPartitionList};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +39,7 @@ where
     I: Inbox,
     H: Handler<I::Guard>,
 {
-    let kafka: StreamConsumer = ClientConfig::new()
+    let kafka: Client = ClientConfig::new()
         .set("bootstrap.servers", &settings.brokers)
         .set("group.id", &settings.group)
         .set("auto.offset.reset", "earliest")
@@ -47,7 +48,7 @@ where
         .set("enable.auto.offset.store", "false")
         .set("enable.auto.commit", "true")
         .set("auto.commit.interval.ms", "2000")
-        .create()?;
+        .create_with_context(Watch::default())?;
     kafka.subscribe(&[&settings.topic])?;
     let mut held = Held::default();
     loop {
@@ -66,6 +67,7 @@ where
                 }
             },
         };
+        held.forget(&kafka, &settings.topic)?;
         if held.is_out_of_turn(&kafka, &message)? {
             continue;
         }
@@ -81,6 +83,23 @@ where
     }
     // Dropping the client leaves the group and commits what is stored.
     Ok(())
+}
+
+type Client = StreamConsumer<Watch>;
+
+/// Remembers which partitions went to another consumer, who handles what waits there.
+#[derive(Default)]
+struct Watch(Mutex<HashSet<i32>>);
+
+impl ClientContext for Watch {}
+
+impl ConsumerContext for Watch {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Revoke(partitions) = rebalance {
+            let gone = partitions.elements().iter().map(|one| one.partition()).collect::<Vec<_>>();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(gone);
+        }
+    }
 }
 
 /// Partitions that wait for an event. Nothing behind it is handled before it: storing a later offset would skip it.
@@ -104,7 +123,17 @@ impl Held {
         }
     }
 
-    fn resume(&mut self, kafka: &StreamConsumer, topic: &str) -> KafkaResult<()> {
+    /// Forgets the holds of partitions that were not ours for a while: who had them has handled what waited there. They
+    /// would stay paused when they come back.
+    fn forget(&mut self, kafka: &Client, topic: &str) -> KafkaResult<()> {
+        let gone = std::mem::take(&mut *kafka.context().0.lock().unwrap_or_else(PoisonError::into_inner));
+        for partition in gone.into_iter().filter(|partition| self.0.remove(partition).is_some()) {
+            kafka.resume(&only(topic, partition))?;
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, kafka: &Client, topic: &str) -> KafkaResult<()> {
         let now = Instant::now();
         for (partition, hold) in &mut self.0 {
             // Also if the partition is not ours at the moment: it would still be paused when it comes back.
@@ -117,7 +146,7 @@ impl Held {
 
     /// Whether a message stands behind one that was not handled. Its partition is set back once more then. If the event is
     /// not there even so, it is gone from the topic.
-    fn is_out_of_turn(&mut self, kafka: &StreamConsumer, message: &BorrowedMessage<'_>) -> KafkaResult<bool> {
+    fn is_out_of_turn(&mut self, kafka: &Client, message: &BorrowedMessage<'_>) -> KafkaResult<bool> {
         let (topic, partition) = (message.topic(), message.partition());
         let Some(hold) = self.0.get_mut(&partition).filter(|hold| message.offset() > hold.offset) else {
             return Ok(false);
@@ -133,7 +162,7 @@ impl Held {
     }
 
     /// The event was handled: its offset may be committed.
-    fn done(&mut self, kafka: &StreamConsumer, message: &BorrowedMessage<'_>) {
+    fn done(&mut self, kafka: &Client, message: &BorrowedMessage<'_>) {
         if self.0.get(&message.partition()).is_some_and(|hold| hold.offset == message.offset()) {
             self.0.remove(&message.partition());
         }
@@ -144,7 +173,7 @@ impl Held {
     }
 
     /// The event was not handled: its partition waits, and begins with it again.
-    fn hold(&mut self, kafka: &StreamConsumer, message: &BorrowedMessage<'_>, wait: Duration) -> KafkaResult<()> {
+    fn hold(&mut self, kafka: &Client, message: &BorrowedMessage<'_>, wait: Duration) -> KafkaResult<()> {
         let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
         if !is_ours(kafka, topic, partition)? {
             return Ok(());
@@ -157,7 +186,7 @@ impl Held {
 }
 
 /// Not any more, if another consumer has come.
-fn is_ours(kafka: &StreamConsumer, topic: &str, partition: i32) -> KafkaResult<bool> {
+fn is_ours(kafka: &Client, topic: &str, partition: i32) -> KafkaResult<bool> {
     Ok(kafka.assignment()?.find_partition(topic, partition).is_some())
 }
 
@@ -168,6 +197,6 @@ fn only(topic: &str, partition: i32) -> TopicPartitionList {
 }
 
 /// Does not wait until it is done; [`Held::is_out_of_turn`] looks.
-fn set_back(kafka: &StreamConsumer, topic: &str, partition: i32, offset: i64) -> KafkaResult<()> {
+fn set_back(kafka: &Client, topic: &str, partition: i32, offset: i64) -> KafkaResult<()> {
     kafka.seek(topic, partition, Offset::Offset(offset), Duration::ZERO)
 }

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`kafka`] | its offset is stored, and committed later | the partition is paused and set back to it |
 //! | [`nats`] | ack | nak with a delay |
-//! | [`amqp`] | ack | a pause, then nack with requeue |
+//! | [`amqp`] | ack | it is kept and tried again after a pause; given back at the end |
 //! | [`redis_streams`] | `XACK` | it stays pending, and `XAUTOCLAIM` finds it |
 //! | [`webhook`] | 204 | 503, and the relay tries again |
 //!

@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use uuid::Uuid;
 
+/// The largest message that a relay can be told to send, and room for what is around it.
+const LARGEST_BODY: usize = 100 * 1024 * 1024;
 /// How often what may be forgotten is deleted from a table.
 const CLEAN_EVERY: Duration = Duration::from_secs(60);
 /// How long to wait before a consumer that ended with an error is started again.
@@ -45,8 +47,8 @@ struct Common {
     /// (postgres://, mysql://, sqlite:file). Processes of one consumer share it, so memory is for a single one.
     #[arg(long, global = true, env = "INBOX", hide_env_values = true, default_value = "memory")]
     inbox: String,
-    /// How many events are handled at once; Kafka's are handled one by one.
-    #[arg(long, global = true, default_value_t = 16)]
+    /// How many events are handled at once; Kafka's are handled one by one, webhooks as they come.
+    #[arg(long, global = true, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
 }
 
@@ -61,7 +63,7 @@ enum Broker {
     },
     /// NATS JetStream, with a durable pull consumer.
     Nats {
-        #[arg(long, default_value = "nats://localhost:4222")]
+        #[arg(long, env = "NATS_URL", hide_env_values = true, default_value = "nats://localhost:4222")]
         url: String,
         #[arg(long)]
         stream: String,
@@ -155,7 +157,7 @@ async fn consume(inbox: impl Inbox + 'static, arguments: Arguments, stop: Cancel
         }
         Broker::Webhook { listen, secret } => {
             let secrets = Secrets::new(&secret)?;
-            let settings = webhook::Settings { path: "/".into(), secrets, largest_body: 16 * 1024 * 1024 };
+            let settings = webhook::Settings { path: "/".into(), secrets, largest_body: LARGEST_BODY };
             let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
             println!("Listening on http://{}", listener.local_addr()?);
             webhook::run(consumer, &settings, listener, stop).await?;
@@ -179,5 +181,7 @@ async fn interrupted(stop: CancellationToken) -> Result<()> {
         _ = terminate.recv() => {}
     }
     stop.cancel();
-    Ok(())
+    // Whoever asks a second time does not want to wait.
+    tokio::signal::ctrl_c().await?;
+    std::process::exit(130);
 }

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::consumer::{self, AckPolicy, pull};
 use async_nats::jetstream::{AckKind, Message};
 use futures::StreamExt;
 use postrider::inbox::Inbox;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Answer, Consumer, Handler};
 
 /// Where messages come from.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// The server, such as `nats://localhost:4222`.
     pub url: String,
@@ -26,7 +26,7 @@ pub struct Settings {
     pub durable: String,
     /// How many events are handled at once.
     pub at_once: usize,
-    /// After which time without a sign the server gives a message to another.
+    /// After which time without a sign the server gives a message to another, if the durable consumer is made.
     pub ack_wait: Duration,
 }
 
@@ -49,15 +49,34 @@ where
         ..pull::Config::default()
     };
     let pull = stream.get_or_create_consumer(&settings.durable, config).await?;
+    let ack_wait = check(&pull.cached_info().config)?;
     let messages = pull.stream().max_messages_per_batch(settings.at_once).messages().await?;
     let handle = async |message| match message {
-        Ok(message) => on_message(consumer, &message, settings.ack_wait).await,
+        Ok(message) => on_message(consumer, &message, ack_wait).await,
         Err(error) => tracing::warn!(%error, "no message from NATS; it goes on by itself"),
     };
     messages.take_until(stop.cancelled()).for_each_concurrent(settings.at_once, handle).await;
     // The last acks may still wait to be sent.
     client.flush().await?;
     if stop.is_cancelled() { Ok(()) } else { Err("the server has ended the consumer".into()) }
+}
+
+/// Looks at the durable consumer, which may have been there before with other settings; answers its time to acknowledge.
+fn check(config: &consumer::Config) -> Result<Duration, async_nats::Error> {
+    if config.ack_policy != AckPolicy::Explicit {
+        return Err(
+            "the durable consumer does not wait for an ack of each message, so it would lose those that fail; \
+                    choose another name, or delete it"
+                .into(),
+        );
+    }
+    if config.max_deliver > 0 {
+        tracing::warn!(
+            max_deliver = config.max_deliver,
+            "the durable consumer gives a message up after so many deliveries, also during an outage of the inbox"
+        );
+    }
+    Ok(config.ack_wait)
 }
 
 async fn on_message<I, H>(consumer: &Consumer<I, H>, message: &Message, ack_wait: Duration)

@@ -3,7 +3,7 @@
 //! | answer | when | what the relay makes of it |
 //! |---|---|---|
 //! | 204 | the inbox remembers the event | delivered |
-//! | 400 | there is no event id in it | dead: it will not be better the next time |
+//! | 400 | its signed id is not an event id | dead: it will not be better the next time |
 //! | 401 | the signature is missing, wrong or old | tried again: the secrets may be mended |
 //! | 413 | the body is larger than allowed | dead |
 //! | 503 | it is in progress, with `Retry-After`; or it failed | tried again |
@@ -79,14 +79,15 @@ where
     H: Handler<I::Guard> + 'static,
 {
     let header = |name: &str| headers.get(name)?.to_str().ok();
-    let delivery = match receiver.consumer.read(Wire::Http, header) {
-        Ok(delivery) => delivery,
-        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
-    };
+    // First, because the relay takes a request without an id for dead, and one without a signature for a mistake to mend.
     if let Err(error) = receiver.secrets.check(header, &body, SystemTime::now()) {
         tracing::warn!(%error, "a request was refused");
         return (StatusCode::UNAUTHORIZED, error.to_string()).into_response();
     }
+    let delivery = match receiver.consumer.read(Wire::Http, header) {
+        Ok(delivery) => delivery,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
     let consumer = receiver.consumer.clone();
     let handling = async move { consumer.on_delivery(&delivery, &body).await };
     match receiver.handlers.spawn(handling).await {
@@ -95,7 +96,7 @@ where
             (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, whole_seconds(wait))]).into_response()
         }
         // The relay knows best how long to leave alone what fails. A handler that panicked has failed as well.
-        Ok(Answer::Failed(_)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        Ok(Answer::Failed(_) | Answer::Foreign(_)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 Arguments: the directory of those modules, the inbox (redis, postgres or sqlite) and its address. Reads a line of JSON per
 command and answers with one: {"answer": …}, or {"error": the name of the exception}. The handler of a `run` answers "first"
-and does then what the next line says: succeed, fail, or swallow an error of the database.
+and does then what the next line says: succeed, fail, swallow an error of the database, or end the transaction.
 """
 
 import json
@@ -26,6 +26,12 @@ def handle(command, execute):
     how = json.loads(sys.stdin.readline())["how"]
     if how == "fail":
         raise Told
+    if how == "rollback":
+        execute("rollback")
+    if how == "undo":
+        import psycopg
+
+        raise psycopg.Rollback
     if how == "swallow":
         try:
             execute("insert into nowhere values (1)")

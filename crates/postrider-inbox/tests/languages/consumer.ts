@@ -2,8 +2,9 @@
 //
 // Arguments: the inbox (redis, postgres or mysql) and its address. Reads a line of JSON per command and answers with one:
 // {"answer": …}, or {"error": the name of the exception}. The handler of a "run" answers "first" and does then what the next
-// line says: succeed, fail, or swallow an error of the database.
+// line says: succeed, fail, swallow an error of the database, or end the transaction.
 
+import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline";
 import mysql from "mysql2/promise";
 import pg from "pg";
@@ -33,11 +34,24 @@ async function handle(command: Command, execute: (sql: string) => Promise<unknow
   say({ answer: "first" });
   const { how } = JSON.parse((await lines.next()).value) as Command;
   if (how === "fail") throw new Told();
+  if (how === "rollback") await execute("rollback");
   if (how === "swallow") await execute("insert into nowhere values (1)").catch(() => {}); // what a careless handler does
 }
 
+/** Handles two events at the same time on one connection; answers how many were refused. */
+function overlap(runOnce: (event: string, handler: () => Promise<void>) => Promise<unknown>) {
+  return async () => {
+    const runs = [0, 1].map(() => runOnce(randomUUID(), async () => {}));
+    return (await Promise.allSettled(runs)).filter((run) => run.status === "rejected").length;
+  };
+}
+
 async function redis(): Promise<Verbs> {
-  const client = createClient({ url: address, disableOfflineQueue: true });
+  const client = createClient({
+    url: address,
+    disableOfflineQueue: true,
+    socket: { socketTimeout: 30_000 },
+  });
   client.on("error", () => {}); // it connects again by itself
   await client.connect();
   const claims = new Map<string, Claim>();
@@ -64,7 +78,7 @@ async function postgres(): Promise<Verbs> {
     const handler = () => handle(command, (sql) => client.query(sql));
     return onPostgres.runOnce(client, command.consumer, command.event, handler, attempt);
   };
-  return { run };
+  return { run, overlap: overlap((event, handler) => onPostgres.runOnce(client, "mailer", event, handler)) };
 }
 
 async function mysqlOrMariaDb(): Promise<Verbs> {
@@ -74,7 +88,7 @@ async function mysqlOrMariaDb(): Promise<Verbs> {
   const execute = (sql: string) => connection.query(sql.includes("nowhere") ? "rollback" : sql);
   const run = (command: Command) =>
     onMysql.runOnce(connection, command.consumer, command.event, () => handle(command, execute));
-  return { run };
+  return { run, overlap: overlap((event, handler) => onMysql.runOnce(connection, "mailer", event, handler)) };
 }
 
 const verbs = await { redis, postgres, mysql: mysqlOrMariaDb }[kind as "redis" | "postgres" | "mysql"]();

@@ -225,11 +225,14 @@ async fn late(one: &mut impl Party, other: &mut impl Party) {
 }
 
 /// A handler that passes over an error that undid its transaction has lost its effect: it is not to be acknowledged.
-async fn swallowed(foreign: &mut Foreign) -> Uuid {
+async fn swallowed(foreign: &mut Foreign, how: &[&str]) -> Uuid {
     let event = Uuid::now_v7();
-    assert_eq!(foreign.begin(event, None).await, "first");
-    let told = foreign.ask(json!({ "how": "swallow" })).await;
-    assert!(told == "RuntimeError" || told == "Error", "{} says {told}", foreign.name());
+    for how in how {
+        assert_eq!(foreign.begin(event, None).await, "first", "before {how}");
+        let told = foreign.ask(json!({ "how": how })).await;
+        let is_error = ["RuntimeError", "Error", "DatabaseError"].iter().any(|error| told == *error);
+        assert!(is_error, "{} says {told} of {how}", foreign.name());
+    }
     assert_eq!(foreign.begin(event, None).await, "first", "{}", foreign.name());
     assert_eq!(foreign.succeed(event).await, "ran", "{}", foreign.name());
     event
@@ -238,10 +241,22 @@ async fn swallowed(foreign: &mut Foreign) -> Uuid {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_passes_over_an_error_of_the_database_is_not_taken_for_one_that_succeeded() {
     let (url, pool, _rust) = postgres().await;
-    assert_eq!(effects!(&pool, swallowed(&mut Foreign::python("postgres", &url).await).await), 1);
-    assert_eq!(effects!(&pool, swallowed(&mut Foreign::typescript("postgres", &url).await).await), 1);
+    let mut python = Foreign::python("postgres", &url).await;
+    assert_eq!(effects!(&pool, swallowed(&mut python, &["swallow", "rollback", "undo"]).await), 1);
+    let mut typescript = Foreign::typescript("postgres", &url).await;
+    assert_eq!(effects!(&pool, swallowed(&mut typescript, &["swallow", "rollback"]).await), 1);
     let (url, pool, _rust) = mysql().await;
-    assert_eq!(effects!(&pool, swallowed(&mut Foreign::typescript("mysql", &url).await).await), 1);
+    assert_eq!(effects!(&pool, swallowed(&mut Foreign::typescript("mysql", &url).await, &["swallow"]).await), 1);
     let (_directory, file, pool, _rust) = sqlite().await;
-    assert_eq!(effects!(&pool, swallowed(&mut Foreign::python("sqlite", &file).await).await), 1);
+    assert_eq!(effects!(&pool, swallowed(&mut Foreign::python("sqlite", &file).await, &["swallow"]).await), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_messages_at_once_on_one_connection_are_refused() {
+    let (url, _pool, _rust) = postgres().await;
+    let (mysql_url, _mysql_pool, _mysql_rust) = mysql().await;
+    for mut typescript in [Foreign::typescript("postgres", &url).await, Foreign::typescript("mysql", &mysql_url).await]
+    {
+        assert_eq!(typescript.ask(json!({ "do": "overlap" })).await, 1);
+    }
 }

@@ -1,7 +1,7 @@
 //! A handler that records its effects, fails when it is told to, and can be held up in the middle.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use consumers::Handler;
@@ -17,13 +17,20 @@ struct Inner {
     tries: Mutex<HashMap<Uuid, usize>>,
     effects: Mutex<Vec<Uuid>>,
     failures: AtomicUsize,
+    panics: AtomicBool,
     open: watch::Sender<bool>,
 }
 
 impl Default for Work {
     fn default() -> Self {
         let (tries, effects) = Default::default();
-        Self(Arc::new(Inner { tries, effects, failures: AtomicUsize::new(0), open: watch::Sender::new(true) }))
+        Self(Arc::new(Inner {
+            tries,
+            effects,
+            failures: AtomicUsize::new(0),
+            panics: AtomicBool::new(false),
+            open: watch::Sender::new(true),
+        }))
     }
 }
 
@@ -31,6 +38,11 @@ impl Work {
     /// The first so many tries of each event fail.
     pub fn fail_first(&self, tries: usize) {
         self.0.failures.store(tries, Ordering::SeqCst);
+    }
+
+    /// The first try of each event panics.
+    pub fn panic_first(&self) {
+        self.0.panics.store(true, Ordering::SeqCst);
     }
 
     /// Handlers stop in the middle, before their effect.
@@ -72,6 +84,7 @@ impl<G: Send> Handler<G> for Work {
             *tries += 1;
             *tries
         };
+        assert!(tries > 1 || !self.0.panics.load(Ordering::SeqCst), "it panics, as this test wants it to");
         if tries <= self.0.failures.load(Ordering::SeqCst) {
             return Err("it fails, as this test wants it to");
         }

@@ -75,8 +75,17 @@ async fn s07_what_is_not_signed_as_it_is_just_now_is_refused_and_not_handled() {
 async fn what_has_no_event_id_or_is_too_large_is_refused_for_good() {
     let scene = Scene::<Webhook>::start().await;
     let running = scene.run(0);
-    let unnamed = Client::new().post(scene.broker.url()).header("webhook-signature", "v1,AAAA").body(BODY);
+    let signature = sign(SECRET, "msg_7", now(), BODY);
+    let unnamed = Client::new().post(scene.broker.url()).header("webhook-id", "msg_7");
+    let unnamed =
+        unnamed.header("webhook-timestamp", now().to_string()).header("webhook-signature", signature).body(BODY);
     assert_eq!(status(unnamed).await, 400);
+    let bare = Client::new().post(scene.broker.url()).body(BODY);
+    assert_eq!(
+        status(bare).await,
+        401,
+        "a mistake of the sender's settings, which can be mended, is not a dead message"
+    );
     let event = Uuid::now_v7();
     for (size, expected) in [(LARGEST, 204), (LARGEST + 1, 413)] {
         let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
