@@ -21,7 +21,8 @@ pub trait Inbox: Send + Sync {
     /// Marks an event as processed for at least `ttl` and answers whether it was so already: one call, before the handler.
     ///
     /// Its one weakness: the event counts as processed although its handler has not run yet. A consumer that dies or fails
-    /// in between has lost it, because the next delivery is taken for a duplicate. Use it where that is harmless, and
+    /// in between, or whose call fails or is given up, may have lost it, because the next delivery is taken for a
+    /// duplicate. (A mark whose call failed is taken back if the inbox can still be reached.) Use it where that is harmless, and
     /// [`begin`](Self::begin) or [`run_once`](crate::run_once) everywhere else.
     ///
     /// An event that a guard holds at the moment is neither processed nor free; the answer is [`InboxError::InProgress`].

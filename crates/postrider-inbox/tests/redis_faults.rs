@@ -5,6 +5,7 @@ mod redis_support;
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use postrider_inbox::redis::{Unreachable, Warning};
 use postrider_inbox::{Entry, Guard, Inbox, InboxError, RedisInbox};
 use redis_support::*;
@@ -249,6 +250,73 @@ async fn a_lost_answer_to_a_mark_is_asked_for_again() {
     assert!(!mark(&scene.far, &delivery).await.expect("it answers"), "its own mark is no other's");
     assert_eq!(scene.proxy.cuts(), 1);
     assert!(mark(&scene.far, &delivery).await.expect("it answers"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_mark_was_never_answered_does_not_count_as_processed() {
+    let scene = Scene::start().await;
+    let delivery = delivery();
+    scene.proxy.cut_replies_containing(b"first", 2);
+    let unknown = mark(&scene.far, &delivery).await.expect_err("no answer");
+    assert!(matches!(unknown, InboxError::Unavailable(_)), "{unknown:?}");
+    assert_eq!(scene.proxy.cuts(), 2);
+    eventually(PATIENCE, || async { !mark(&scene.near, &delivery).await.expect("it answers") }).await;
+    // What the next delivery has marked is not ours to undo.
+    let held = value(&scene.server, &delivery).await;
+    assert!(mark(&scene.far, &delivery).await.expect("it answers"));
+    assert_eq!(value(&scene.server, &delivery).await, held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_mark_was_answered_too_late_or_given_up_does_not_count_as_processed() {
+    let scene = Scene::start().await;
+    // It is connected, and the server knows the script.
+    assert!(!mark(&scene.far, &delivery()).await.expect("it answers"));
+    for is_given_up in [false, true] {
+        let delivery = delivery();
+        scene.proxy.set(Mode::HalfOpen);
+        let marking = mark(&scene.far, &delivery);
+        let is_marked = eventually(PATIENCE, || async { !value(&scene.server, &delivery).await.is_empty() });
+        match is_given_up {
+            true => tokio::select! { biased; _ = marking => panic!("nothing comes back"), () = is_marked => {} },
+            false => assert!(matches!(tokio::join!(marking, is_marked).0, Err(InboxError::Unavailable(_)))),
+        }
+        scene.proxy.set(Mode::Pass);
+        eventually(PATIENCE, || async { !mark(&scene.near, &delivery).await.expect("it answers") }).await;
+    }
+}
+
+/// The handler has run, so the mark is true.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_without_an_answer_stays_if_the_event_is_handled_nevertheless() {
+    let scene = Scene::start().await;
+    let open = settings(scene.proxy.port()).when_unreachable(Unreachable::Proceed).build().expect("good");
+    let (handled, refused) = (delivery(), delivery());
+    scene.proxy.cut_replies_containing(b"first", 4);
+    assert!(!mark(&open, &handled).await.expect("it is handled"));
+    // Another that is undone shows that enough time has passed.
+    mark(&scene.far, &refused).await.expect_err("no answer");
+    eventually(PATIENCE, || async { value(&scene.server, &refused).await.is_empty() }).await;
+    assert!(mark(&scene.near, &handled).await.expect("it answers"));
+}
+
+/// An extension finds the mark of its own commit, whose answer was lost.
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_no_lost_claim() {
+    let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let scene = Scene::start().await;
+    for delivery in [delivery(), delivery().with_attempt(attempt(1))] {
+        let inbox = settings(scene.proxy.port()).claim(Duration::from_secs(3)).build().expect("good settings");
+        let guard = first(&inbox, &delivery).await;
+        let lost = guard.lost();
+        // With the pauses between the tries this takes longer than a third of the claim.
+        scene.proxy.cut_replies_containing(b"processed", 16);
+        guard.commit().await.expect("its own mark is no reason to refuse");
+        assert!(lost.now_or_never().is_none(), "nobody else has it");
+    }
+    let counted = recorder.snapshotter().snapshot().into_vec();
+    assert!(counted.iter().all(|(key, ..)| key.key().name() != "postrider_inbox_lost_total"), "{counted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,6 +50,12 @@ impl Problem {
         Self::new(Kind::Silent, "Redis did not answer in time")
     }
 
+    /// The same after an earlier try broke: something was sent, though not by the last one.
+    pub(super) fn after_a_try(self) -> Self {
+        let kind = if self.kind == Kind::NoConnection { Kind::Broken } else { self.kind };
+        Self { kind, ..self }
+    }
+
     /// Whether the connection is not to be used again.
     pub(super) fn needs_another_connection(&self) -> bool {
         matches!(self.kind, Kind::Broken | Kind::Silent)
