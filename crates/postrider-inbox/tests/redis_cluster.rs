@@ -75,6 +75,20 @@ async fn r67_every_server_of_the_cluster_is_examined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r67_settings_of_different_servers_are_not_mixed() {
+    let cluster = RedisCluster::start().await.expect("a cluster");
+    let inbox = RedisInbox::cluster(cluster.urls()).build().expect("good settings");
+    command(&cluster.nodes[0], &["config", "set", "maxmemory", "1000000000"]).await;
+    command(&cluster.nodes[2], &["config", "set", "maxmemory-policy", "allkeys-lru"]).await;
+    let evicts = Warning::Eviction { policy: "allkeys-lru".into(), is_limited: false };
+    // Servers answer in any order.
+    for _ in 0..50 {
+        let warnings = inbox.examine().await.expect("it answers");
+        assert!(warnings.len() == 2 && warnings.contains(&evicts), "{warnings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r67_a_server_of_the_cluster_that_was_away_is_found_again() {
     let cluster = RedisCluster::start().await.expect("a cluster");
     let inbox = RedisInbox::cluster(cluster.urls()).claim(LONG).build().expect("good settings");

@@ -187,8 +187,8 @@ impl Verbs {
         self.say_patiently(&self.unmark, claim, &[&claim.token], "unmarked").await
     }
 
-    /// What every server says to a command.
-    pub(super) async fn ask_servers(&self, command: redis::Cmd) -> Result<Vec<Value>, Problem> {
+    /// What every server says to a command, by its address.
+    pub(super) async fn ask_servers(&self, command: redis::Cmd) -> Result<Vec<(String, Value)>, Problem> {
         self.on_link(async |link: &Link| link.send_to_all(command).await).await
     }
 
