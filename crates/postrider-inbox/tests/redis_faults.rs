@@ -99,11 +99,12 @@ async fn r66_a_commit_whose_claim_is_gone_and_nobody_s_counts() {
 async fn a_claim_lasts_for_as_long_as_its_handler_runs() {
     let scene = Scene::start().await;
     let delivery = delivery();
-    let guard = first(&scene.far, &delivery).await;
-    // Ten thirds are more than three claims.
+    let inbox = settings(scene.server.port()).claim(KEPT).build().expect("good settings");
+    let guard = first(&inbox, &delivery).await;
+    // Four thirds are more than a claim.
     eventually(PATIENCE, || async {
-        assert!(matches!(begin(&scene.near, &delivery).await, Entry::InProgress(left) if left <= SHORT));
-        calls(&scene.server, "pexpire").await >= 10
+        assert!(matches!(begin(&scene.near, &delivery).await, Entry::InProgress(left) if left <= KEPT));
+        calls(&scene.server, "pexpire").await >= 4
     })
     .await;
     assert!(!guard.is_lost());
@@ -117,13 +118,14 @@ async fn a_settled_guard_is_not_extended_any_more() {
     let recorder = metrics_util::debugging::DebuggingRecorder::new();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let scene = Scene::start().await;
-    first(&scene.far, &delivery()).await.commit().await.expect("it commits");
-    first(&scene.far, &delivery()).await.release().await.expect("it is released");
-    drop(first(&scene.far, &delivery()).await);
-    // Those before would have been extended before this one is for the third time.
-    let _guard = first(&scene.far, &delivery()).await;
+    let inbox = settings(scene.server.port()).claim(KEPT).build().expect("good settings");
+    first(&inbox, &delivery()).await.commit().await.expect("it commits");
+    first(&inbox, &delivery()).await.release().await.expect("it is released");
+    drop(first(&inbox, &delivery()).await);
+    // Those before would have been extended before this one is for the second time.
+    let _guard = first(&inbox, &delivery()).await;
     let extended = calls(&scene.server, "pexpire").await;
-    eventually(PATIENCE, || async { calls(&scene.server, "pexpire").await >= extended + 3 }).await;
+    eventually(PATIENCE, || async { calls(&scene.server, "pexpire").await >= extended + 2 }).await;
     let counted = recorder.snapshotter().snapshot().into_vec();
     assert!(counted.iter().all(|(key, ..)| key.key().name() != "postrider_inbox_lost_total"), "{counted:?}");
 }
@@ -171,7 +173,7 @@ fn runtime() -> tokio::runtime::Runtime {
 async fn a_claim_outlives_a_connection_that_breaks() {
     let scene = Scene::start().await;
     let delivery = delivery();
-    let inbox = settings(scene.proxy.port()).claim(Duration::from_secs(6)).build().expect("good settings");
+    let inbox = settings(scene.proxy.port()).claim(KEPT).build().expect("good settings");
     let guard = first(&inbox, &delivery).await;
     scene.proxy.set(Mode::Reset);
     eventually(PATIENCE, || async { scene.proxy.connections() == 0 }).await;
@@ -307,11 +309,11 @@ async fn a_commit_whose_answer_is_lost_is_no_lost_claim() {
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let scene = Scene::start().await;
     for delivery in [delivery(), delivery().with_attempt(attempt(1))] {
-        let inbox = settings(scene.proxy.port()).claim(Duration::from_secs(3)).build().expect("good settings");
+        let inbox = settings(scene.proxy.port()).claim(KEPT).build().expect("good settings");
         let guard = first(&inbox, &delivery).await;
         let lost = guard.lost();
         // With the pauses between the tries this takes longer than a third of the claim.
-        scene.proxy.cut_replies_containing(b"processed", 16);
+        scene.proxy.cut_replies_containing(b"processed", 20);
         guard.commit().await.expect("its own mark is no reason to refuse");
         assert!(lost.now_or_never().is_none(), "nobody else has it");
     }
@@ -350,13 +352,13 @@ async fn r67_a_restart_without_persistence_repeats_and_does_not_lose() {
     let scene = Scene::start().await;
     let (processed, handled) = (delivery(), delivery());
     // Longer than a restart takes: a claim that cannot be extended before it runs out is lost.
-    let inbox = settings(scene.server.port()).claim(Duration::from_secs(9)).build().expect("good settings");
+    let inbox = settings(scene.server.port()).claim(Duration::from_secs(30)).build().expect("good settings");
     process(&inbox, &processed).await;
     let guard = first(&inbox, &handled).await;
     scene.server.restart().await.expect("it starts again");
     assert_eq!(value(&scene.server, &processed).await, "", "it has forgotten everything");
     // What runs is protected again as soon as its claim is extended.
-    eventually(PATIENCE, || async { value(&scene.server, &handled).await.starts_with("claimed:") }).await;
+    eventually(2 * PATIENCE, || async { value(&scene.server, &handled).await.starts_with("claimed:") }).await;
     assert!(matches!(begin(&scene.near, &handled).await, Entry::InProgress(_)));
     guard.commit().await.expect("nobody else has it");
     assert!(begin(&scene.near, &handled).await.is_already_processed());
@@ -508,7 +510,7 @@ async fn r67_without_redis_everything_is_handled_if_the_option_says_so() {
     let recorder = metrics_util::debugging::DebuggingRecorder::new();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let server = Redis::start().await.expect("Redis");
-    let builder = settings(server.port()).when_unreachable(Unreachable::Proceed);
+    let builder = settings(server.port()).response_timeout(PATIENCE).when_unreachable(Unreachable::Proceed);
     let inbox = builder.clone().build().expect("good settings");
     let (down, back, forgot) = (delivery(), delivery(), delivery());
     assert!(!first(&inbox, &forgot).await.is_unguarded());
