@@ -207,7 +207,8 @@ mod tests {
             assert_eq!(matches!(InboxError::from(problem), InboxError::Failed(_)), kind == Kind::Refused, "{code}");
         }
         let io = |kind| RedisError::from(std::io::Error::from(kind));
-        let untrusted = RedisError::from(std::io::Error::new(std::io::ErrorKind::InvalidData, "invalid peer certificate"));
+        let untrusted =
+            RedisError::from(std::io::Error::new(std::io::ErrorKind::InvalidData, "invalid peer certificate"));
         assert_eq!(Problem::of_connecting(&untrusted).kind, Kind::Refused);
         assert_eq!(Problem::of_answer(&io(std::io::ErrorKind::BrokenPipe)).kind, Kind::Broken);
         assert_eq!(Problem::of_answer(&io(std::io::ErrorKind::TimedOut)).kind, Kind::Silent);
@@ -231,7 +232,9 @@ mod tests {
             ("WRONGTYPE", Kind::Refused),
         ] {
             for text in [
-                format!("ERR Error running script (call to f_c0ffee): @user_script:34: @user_script: 34: -{code} canary."),
+                format!(
+                    "ERR Error running script (call to f_c0ffee): @user_script:34: @user_script: 34: -{code} canary."
+                ),
                 format!("ERR Error running script (call to f_c0ffee): @user_script:34: {code} canary"),
             ] {
                 let problem = Problem::of_answer(&answer(&text));
