@@ -165,7 +165,7 @@ impl<'a> Move<'a> {
 async fn r67_a_guard_whose_slot_is_moved_commits_nevertheless() {
     let cluster = RedisCluster::start().await.expect("a cluster");
     let inbox = RedisInbox::cluster(cluster.urls()).claim(LONG).build().expect("good settings");
-    for is_ended in [false, true] {
+    for (is_ended, redirection) in [(false, "errorstat_ASK:"), (true, "errorstat_MOVED:")] {
         let delivery = delivery();
         let guard = first(&inbox, &delivery).await;
         let slot = Move::of(&cluster, &key(&delivery)).await;
@@ -174,6 +174,8 @@ async fn r67_a_guard_whose_slot_is_moved_commits_nevertheless() {
             slot.end().await;
         }
         guard.commit().await.expect("it still has it");
+        let errors = command(slot.from, &["info", "errorstats"]).await;
+        assert!(errors.contains(redirection), "the old server was asked: {errors}");
         slot.end().await;
         let there = value(slot.to, &delivery).await;
         assert!(there.starts_with("processed:"), "{there}");
