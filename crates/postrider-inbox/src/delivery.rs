@@ -102,6 +102,10 @@ impl Delivery {
     }
 
     /// The same, with the number of the attempt if the message has one.
+    ///
+    /// A webhook's signature covers its id, its time and its body, but not the header with the attempt. Somebody who can
+    /// send a captured request again, within the time that signatures are accepted, can write a high attempt into it and so
+    /// make the event's true deliveries [`Stale`](crate::Entry::Stale). Use it over HTTP only where nobody can do that.
     pub fn read_with_attempt<'a>(
         consumer: &ConsumerName,
         wire: Wire,

@@ -1,4 +1,5 @@
-//! What goes wrong, and what follows from it. No error means that an event counts as processed.
+//! What goes wrong, and what follows from it. No error says that an event counts as processed; after one of a commit or of
+//! `check_and_mark_processed` that got no answer, it may count nevertheless.
 
 use std::error::Error;
 

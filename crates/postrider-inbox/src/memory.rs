@@ -12,6 +12,9 @@ use crate::{Attempt, ConsumerName, DEFAULT_KEEP, Delivery, Entry, Guard, Inbox, 
 /// What is done between two looks for what may be forgotten.
 const CALLS_BETWEEN_SWEEPS: usize = 1_024;
 
+/// Ten years, the longest time that anything is kept for: a clock has an end.
+const LONGEST_KEEP: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
 /// An inbox in memory. Clones share what they remember.
 #[derive(Debug, Clone)]
 pub struct MemoryInbox {
@@ -26,7 +29,7 @@ impl Default for MemoryInbox {
 }
 
 impl MemoryInbox {
-    /// Remembers processed events for this long.
+    /// Remembers processed events for this long, at most ten years.
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
         self
@@ -79,6 +82,11 @@ impl Record {
     }
 }
 
+/// When a time that begins now ends.
+fn end_of(keep: Duration) -> Instant {
+    Instant::now() + keep.min(LONGEST_KEEP)
+}
+
 impl Inbox for MemoryInbox {
     type Guard = MemoryGuard;
 
@@ -99,7 +107,7 @@ impl Inbox for MemoryInbox {
                 return Ok(Entry::InProgress(Duration::ZERO));
             }
         }
-        let until = Instant::now() + self.keep;
+        let until = end_of(self.keep);
         table.records.insert(key.clone(), Record { state: State::Claimed, seen, until });
         Ok(Entry::First(MemoryGuard { inbox: self.clone(), key: Some(key) }))
     }
@@ -119,7 +127,7 @@ impl Inbox for MemoryInbox {
             Some((State::Released, newest)) => seen = newest,
             None => {}
         }
-        table.records.insert(key, Record { state: State::Processed, seen, until: Instant::now() + ttl });
+        table.records.insert(key, Record { state: State::Processed, seen, until: end_of(ttl) });
         Ok(false)
     }
 }
@@ -138,7 +146,7 @@ impl MemoryGuard {
         let mut table = self.inbox.table();
         let Some(record) = table.records.get_mut(&key) else { return };
         record.state = state;
-        record.until = Instant::now() + self.inbox.keep;
+        record.until = end_of(self.inbox.keep);
         if state == State::Released && record.seen.is_none() {
             table.records.remove(&key);
         }
@@ -180,6 +188,18 @@ mod tests {
         assert!(inbox.begin(&delivery).await.expect("it answers").is_already_processed());
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(inbox.begin(&delivery).await.expect("it answers").first().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_endless_time_to_keep_is_a_long_one() {
+        let inbox = MemoryInbox::default().keep(Duration::MAX);
+        let (delivery, marked) = (delivery(), Uuid::now_v7());
+        inbox.begin(&delivery).await.expect("it answers").first().expect("a guard").commit().await.expect("it commits");
+        assert!(inbox.begin(&delivery).await.expect("it answers").is_already_processed());
+        for is_processed in [false, true] {
+            let seen = inbox.check_and_mark_processed(&delivery.consumer, marked, Duration::MAX).await;
+            assert_eq!(seen.expect("it answers"), is_processed);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use postrider_inbox::redis::Unreachable;
 use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, RedisGuard, RedisInbox, RunError, run_once};
 use redis_support::*;
 use testkit::brokers::redis::Redis;
@@ -237,7 +238,7 @@ async fn a_user_needs_few_permissions() {
     let with = |builder: postrider_inbox::redis::RedisInboxBuilder| {
         builder.username("consumer").password("canary").build().expect("good settings")
     };
-    let inbox = with(settings(server.port()).claim(Duration::from_millis(300)));
+    let inbox = with(settings(server.port()).claim(Duration::from_secs(3)));
     let delivery = delivery().with_attempt(attempt(1));
     let guard = first(&inbox, &delivery).await;
     testkit::eventually(PATIENCE, || async { calls(&server, "pexpire").await > 0 }).await;
@@ -270,11 +271,18 @@ async fn s18_only_a_trusted_certificate_is_accepted() {
     let delivery = delivery();
     let encrypted = RedisInbox::builder(server.url()).ca_file(trusted).build().expect("good settings");
     process(&encrypted, &delivery).await;
-    for inbox in [
-        RedisInbox::builder(server.url()).ca_file(stranger).build().expect("good settings"),
-        RedisInbox::builder(server.url()).build().expect("good settings"),
+    for builder in [
+        RedisInbox::builder(server.url()).ca_file(&stranger),
+        RedisInbox::builder(server.url()),
+        RedisInbox::cluster([server.url()]).ca_file(&stranger),
     ] {
-        let refused = inbox.begin(&delivery).await.expect_err("it is not trusted");
-        assert!(matches!(refused, InboxError::Unavailable(_)), "{refused:?}");
+        // Somebody in the middle is no reason to do without protection.
+        for then in [Unreachable::Refuse, Unreachable::Proceed] {
+            let inbox = builder.clone().when_unreachable(then).build().expect("good settings");
+            let refused = inbox.begin(&delivery).await.expect_err("it is not trusted");
+            assert!(matches!(refused, InboxError::Failed(_)), "{refused:?}");
+            let why = std::error::Error::source(&refused).expect("a cause").to_string();
+            assert!(why.contains("certificate"), "{why}");
+        }
     }
 }

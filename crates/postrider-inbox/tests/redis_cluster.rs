@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use postrider_inbox::redis::Warning;
 use postrider_inbox::{Guard, RedisGuard, RedisInbox};
 use redis_support::*;
-use testkit::brokers::redis::RedisCluster;
+use testkit::brokers::redis::{Redis, RedisCluster};
 use testkit::inbox::Harness;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -35,7 +35,9 @@ impl Harness for OnCluster {
     }
 
     async fn inbox(&self) -> RedisInbox {
-        RedisInbox::cluster(cluster().await.urls()).prefix(&self.prefix).build().expect("good settings")
+        // A busy machine may answer late.
+        let builder = RedisInbox::cluster(cluster().await.urls()).prefix(&self.prefix).claim(LONG);
+        builder.response_timeout(PATIENCE).connect_timeout(PATIENCE).build().expect("good settings")
     }
 
     async fn effect(&self, _: &mut RedisGuard, event: Uuid) {
@@ -75,6 +77,20 @@ async fn r67_every_server_of_the_cluster_is_examined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r67_settings_of_different_servers_are_not_mixed() {
+    let cluster = RedisCluster::start().await.expect("a cluster");
+    let inbox = RedisInbox::cluster(cluster.urls()).build().expect("good settings");
+    command(&cluster.nodes[0], &["config", "set", "maxmemory", "1000000000"]).await;
+    command(&cluster.nodes[2], &["config", "set", "maxmemory-policy", "allkeys-lru"]).await;
+    let evicts = Warning::Eviction { policy: "allkeys-lru".into(), is_limited: false };
+    // Servers answer in any order.
+    for _ in 0..50 {
+        let warnings = inbox.examine().await.expect("it answers");
+        assert!(warnings.len() == 2 && warnings.contains(&evicts), "{warnings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r67_a_server_of_the_cluster_that_was_away_is_found_again() {
     let cluster = RedisCluster::start().await.expect("a cluster");
     let inbox = RedisInbox::cluster(cluster.urls()).claim(LONG).build().expect("good settings");
@@ -104,4 +120,65 @@ async fn r67_a_server_of_the_cluster_that_was_away_is_found_again() {
         }
     }
     assert!(again > 0 && again < 30, "{again}");
+}
+
+/// What a slot is moved with, step by step.
+struct Move<'a> {
+    cluster: &'a RedisCluster,
+    slot: String,
+    from: &'a Redis,
+    to: &'a Redis,
+}
+
+impl<'a> Move<'a> {
+    async fn of(cluster: &'a RedisCluster, key: &str) -> Self {
+        let slot = command(&cluster.nodes[0], &["cluster", "keyslot", key]).await;
+        let mut at = 0;
+        for (number, node) in cluster.nodes.iter().enumerate() {
+            if command(node, &["cluster", "countkeysinslot", &slot]).await != "0" {
+                at = number;
+            }
+        }
+        Self { cluster, slot, from: &cluster.nodes[at], to: &cluster.nodes[(at + 1) % cluster.nodes.len()] }
+    }
+
+    /// Moves the key; who asks the old server for it is sent to the new one with `ASK`.
+    async fn key(&self, key: &str) {
+        let (from, to) = (command(self.from, &["cluster", "myid"]).await, command(self.to, &["cluster", "myid"]).await);
+        command(self.to, &["cluster", "setslot", &self.slot, "importing", &from]).await;
+        command(self.from, &["cluster", "setslot", &self.slot, "migrating", &to]).await;
+        let moved = command(self.from, &["migrate", "127.0.0.1", &self.to.port().to_string(), key, "0", "5000"]).await;
+        assert_eq!(moved, "OK");
+    }
+
+    /// Ends the move; who asks the old server is sent to the new one with `MOVED`.
+    async fn end(&self) {
+        let to = command(self.to, &["cluster", "myid"]).await;
+        command(self.to, &["cluster", "setslot", &self.slot, "node", &to]).await;
+        for node in &self.cluster.nodes {
+            command(node, &["cluster", "setslot", &self.slot, "node", &to]).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r67_a_guard_whose_slot_is_moved_commits_nevertheless() {
+    let cluster = RedisCluster::start().await.expect("a cluster");
+    let inbox = RedisInbox::cluster(cluster.urls()).claim(LONG).build().expect("good settings");
+    for (is_ended, redirection) in [(false, "errorstat_ASK:"), (true, "errorstat_MOVED:")] {
+        let delivery = delivery();
+        let guard = first(&inbox, &delivery).await;
+        let slot = Move::of(&cluster, &key(&delivery)).await;
+        slot.key(&key(&delivery)).await;
+        if is_ended {
+            slot.end().await;
+        }
+        guard.commit().await.expect("it still has it");
+        let errors = command(slot.from, &["info", "errorstats"]).await;
+        assert!(errors.contains(redirection), "the old server was asked: {errors}");
+        slot.end().await;
+        let there = value(slot.to, &delivery).await;
+        assert!(there.starts_with("processed:"), "{there}");
+        assert!(begin(&inbox, &delivery).await.is_already_processed());
+    }
 }

@@ -24,6 +24,7 @@ const CONFIRM: Verb = Verb(include_str!("../src/redis/confirm.lua"), KEEP, true)
 const RELEASE: Verb = Verb(include_str!("../src/redis/release.lua"), KEEP, false);
 const EXTEND: Verb = Verb(include_str!("../src/redis/extend.lua"), CLAIM, true);
 const MARK: Verb = Verb(include_str!("../src/redis/mark.lua"), KEEP, false);
+const UNMARK: Verb = Verb(include_str!("../src/redis/unmark.lua"), KEEP, false);
 
 impl Server {
     async fn start() -> Self {
@@ -149,7 +150,11 @@ async fn r66_extend_keeps_what_is_ours_or_nobody_s_and_nothing_else() {
         ("", "claimed:you", "lost", "claimed:you", BEFORE),
         ("", "claimed:meyou", "lost", "claimed:meyou", BEFORE),
         ("0.3", "released:0.3", "lost", "released:0.3", BEFORE),
-        ("", "processed:me", "lost", "processed:me", BEFORE),
+        // Our own commit, whose answer was lost.
+        ("", "processed:me", "extended", "processed:me", BEFORE),
+        ("0.3", "processed:me:0.4", "extended", "processed:me:0.4", BEFORE),
+        ("", "processed:meyou", "lost", "processed:meyou", BEFORE),
+        ("", "processed:you", "lost", "processed:you", BEFORE),
         ("", "1", "lost", "1", BEFORE),
     ];
     Server::start().await.check(&EXTEND, &table).await;
@@ -168,4 +173,20 @@ async fn mark_is_a_set_nx_that_respects_claims() {
         ("", "claimed:me", "in progress", "claimed:me", BEFORE),
     ];
     Server::start().await.check(&MARK, &table).await;
+}
+
+#[tokio::test]
+async fn unmark_takes_back_what_is_ours_and_nothing_else() {
+    const NONE: i64 = -2;
+    let table = [
+        ("", "processed:me", "unmarked", "", NONE),
+        ("", "", "lost", "", NONE),
+        ("", "processed:me:0.3", "lost", "processed:me:0.3", BEFORE),
+        ("", "processed:meyou", "lost", "processed:meyou", BEFORE),
+        ("", "processed:you", "lost", "processed:you", BEFORE),
+        ("", "processed", "lost", "processed", BEFORE),
+        ("", "released:0.3", "lost", "released:0.3", BEFORE),
+        ("", "claimed:me", "lost", "claimed:me", BEFORE),
+    ];
+    Server::start().await.check(&UNMARK, &table).await;
 }

@@ -32,7 +32,8 @@ pub enum Unreachable {
     #[default]
     Refuse,
     /// They are handled without protection: a duplicate, or a delivery at the same time, has its effect once more. Each is
-    /// logged, and counted in `postrider_inbox_unguarded_total`.
+    /// logged, and counted in `postrider_inbox_unguarded_total`. A server that refuses the credentials, or whose certificate
+    /// is not trusted, is not unreachable: deliveries are refused.
     Proceed,
 }
 
@@ -109,6 +110,10 @@ impl RedisInboxBuilder {
     }
 
     /// What keys begin with; [`DEFAULT_PREFIX`] otherwise. All processes of a consumer must agree on it.
+    ///
+    /// A key is `<prefix>:<consumer>:<event id>`, and both prefix and consumer may hold `:`. Prefix `a` with consumer `b:c`
+    /// has the keys of prefix `a:b` with consumer `c`: one would skip what the other has processed. Where several prefixes
+    /// share a server, let none be the beginning of another.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
@@ -159,7 +164,8 @@ impl RedisInboxBuilder {
         self
     }
 
-    /// Checks the settings. The connection is made at the first need.
+    /// Checks the settings. The connection is made at the first need, and nothing is said of a server that may forget:
+    /// [`connect`](Self::connect) does the start-up check, and [`RedisInbox::examine`] can be called at any time.
     pub fn build(self) -> Result<RedisInbox, InboxError> {
         self.check()?;
         RedisInbox::new(self)

@@ -61,7 +61,8 @@ const SETTINGS: [&str; 5] = ["maxmemory-policy", "maxmemory", "appendonly", "app
 impl RedisInbox {
     /// What may make the server forget, or each server of a cluster that takes writes.
     pub async fn examine(&self) -> Result<Vec<Warning>, InboxError> {
-        let mut servers: Vec<HashMap<String, String>> = Vec::new();
+        // By address: servers answer in any order.
+        let mut servers: HashMap<String, HashMap<String, String>> = HashMap::new();
         for setting in SETTINGS {
             let mut command = redis::cmd("CONFIG");
             command.arg("GET").arg(setting);
@@ -72,13 +73,13 @@ impl RedisInbox {
                 }
                 Err(problem) => return Err(problem.into()),
             };
-            servers.resize_with(answers.len().max(servers.len()), HashMap::new);
-            for (server, answer) in servers.iter_mut().zip(answers) {
-                server.extend(redis::from_redis_value::<HashMap<String, String>>(answer).unwrap_or_default());
+            for (address, answer) in answers {
+                let values = redis::from_redis_value::<HashMap<String, String>>(answer).unwrap_or_default();
+                servers.entry(address).or_default().extend(values);
             }
         }
         let mut warnings: Vec<Warning> = Vec::new();
-        for warning in servers.iter().flat_map(warnings_of) {
+        for warning in servers.values().flat_map(warnings_of) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }

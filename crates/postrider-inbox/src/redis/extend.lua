@@ -3,6 +3,7 @@
 -- Answers {extended, ''} or {lost, ''}.
 local token, millis, attempt = ARGV[1], ARGV[2], ARGV[3]
 local mine = 'claimed:' .. token
+local done = 'processed:' .. token
 
 local value = redis.call('get', KEYS[1])
 if not value then
@@ -11,6 +12,9 @@ if not value then
   return {'extended', ''}
 elseif value == mine or string.sub(value, 1, #mine + 1) == mine .. ':' then
   redis.call('pexpire', KEYS[1], millis)
+  return {'extended', ''}
+elseif value == done or string.sub(value, 1, #done + 1) == done .. ':' then
+  -- Its own commit, whose answer was lost: nothing to extend, and nothing lost.
   return {'extended', ''}
 end
 return {'lost', ''}

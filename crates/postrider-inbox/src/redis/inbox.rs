@@ -10,7 +10,9 @@ use uuid::Uuid;
 use super::config::{RedisInboxBuilder, Unreachable, keep_problem};
 use super::guard::RedisGuard;
 use super::link::Links;
+use super::outcome::Kind;
 use super::script::{Begun, Claim, Marked, Verbs};
+use super::unmark::Unmark;
 use crate::{ConsumerName, Delivery, Entry, Inbox, InboxError};
 
 /// An inbox on Redis. Clones share one connection, which is made anew when it breaks.
@@ -91,7 +93,11 @@ impl Inbox for RedisInbox {
             return Err(InboxError::Config(what));
         }
         let claim = self.verbs.claim(consumer, event, None);
-        match self.verbs.mark(&claim, ttl).await.map_err(InboxError::from) {
+        // Dropped with an error, or with this future, it takes back what may have been done.
+        let unmark = Unmark::new(&self.verbs, &claim);
+        let answer = self.verbs.mark(&claim, ttl).await;
+        let is_unsent = matches!(&answer, Err(problem) if problem.kind == Kind::NoConnection);
+        let answer = match answer.map_err(InboxError::from) {
             Ok(Marked::First) => Ok(false),
             Ok(Marked::Processed) => Ok(true),
             Ok(Marked::InProgress) => Err(InboxError::InProgress { event }),
@@ -99,8 +105,11 @@ impl Inbox for RedisInbox {
                 self.unguarded(&claim, &error);
                 Ok(false)
             }
-            Err(error) => Err(error),
-        }
+            Err(error) if is_unsent => Err(error),
+            Err(error) => return Err(error),
+        };
+        unmark.forget();
+        answer
     }
 }
 

@@ -44,13 +44,19 @@ impl Link {
         }
     }
 
-    /// Sends a command to every server that takes writes and answers what each said.
-    pub(super) async fn send_to_all(&self, command: Cmd) -> RedisResult<Vec<Value>> {
-        let Way::Cluster(mut line) = self.way.clone() else { return Ok(vec![self.send(&command).await?]) };
+    /// Sends a command to every server that takes writes and answers what each said, by its address.
+    pub(super) async fn send_to_all(&self, command: Cmd) -> RedisResult<Vec<(String, Value)>> {
+        let one = |answer| vec![(String::new(), answer)];
+        let Way::Cluster(mut line) = self.way.clone() else { return self.send(&command).await.map(one) };
         let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
         match line.route_command(command, all).await? {
-            Value::Map(answers) => answers.into_iter().map(|(_, answer)| answer.extract_error()).collect(),
-            answer => Ok(vec![answer.extract_error()?]),
+            Value::Map(answers) => {
+                let each = |(address, answer): (Value, Value)| {
+                    Ok((redis::from_redis_value(address)?, answer.extract_error()?))
+                };
+                answers.into_iter().map(each).collect()
+            }
+            answer => answer.extract_error().map(one),
         }
     }
 }

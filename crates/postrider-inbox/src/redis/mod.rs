@@ -22,8 +22,9 @@
 //! | begin | `begin.lua` | claimed: first | first (tried again) | in progress, or stale | already processed |
 //! | commit | `confirm.lua` | processed | processed | lost | lost, unless by us |
 //! | release, drop | `release.lua` | nothing | free | lost | lost |
-//! | extend | `extend.lua` | claimed again | lasts longer | lost | lost |
+//! | extend | `extend.lua` | claimed again | lasts longer | lost | lost, unless by us |
 //! | check and mark | `mark.lua` | processed: false | — | in progress | true, unless by us |
+//! | a mark that failed | `unmark.lua` | nothing | — | nothing | free, if by us |
 //!
 //! What fails, fails towards a repeat. A server that forgets (a restart without persistence, an eviction, a flush, a
 //! failover before the replica had it) lets an event in once more; [`RedisInbox::examine`] warns of what may make it
@@ -40,6 +41,7 @@
 //! | `link` | the connection to a server or cluster, and getting a new one |
 //! | `script`, `outcome` | the verbs, and what answers and errors mean |
 //! | `inbox`, `guard` | the inbox, and the claim that is kept while a handler runs |
+//! | `unmark` | taking back a mark whose caller did not learn of it |
 //! | `examine` | what may make the server forget |
 
 mod config;
@@ -49,6 +51,7 @@ mod inbox;
 mod link;
 mod outcome;
 mod script;
+mod unmark;
 
 pub use config::{DEFAULT_CLAIM, DEFAULT_PREFIX, RedisInboxBuilder, Unreachable};
 pub use examine::Warning;

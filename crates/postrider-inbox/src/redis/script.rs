@@ -52,6 +52,7 @@ pub(super) struct Verbs {
     release: Script,
     extend: Script,
     mark: Script,
+    unmark: Script,
 }
 
 struct Script {
@@ -90,6 +91,7 @@ impl Verbs {
             release: Script::new(include_str!("release.lua")),
             extend: Script::new(include_str!("extend.lua")),
             mark: Script::new(include_str!("mark.lua")),
+            unmark: Script::new(include_str!("unmark.lua")),
         }
     }
 
@@ -125,16 +127,28 @@ impl Verbs {
 
     /// The same, again and again until there is an answer or the time is up.
     pub(super) async fn confirm_patiently(&self, claim: &Claim) -> Result<bool, Problem> {
+        let arguments = [&claim.token, &millis(self.settings.keep), &attempt(claim)];
+        self.say_patiently(&self.confirm, claim, &arguments, "processed").await
+    }
+
+    /// Says something again and again until there is an answer or the time of a commit is up.
+    async fn say_patiently(
+        &self,
+        script: &Script,
+        claim: &Claim,
+        arguments: &[&String],
+        yes: &str,
+    ) -> Result<bool, Problem> {
         let deadline = Instant::now() + self.settings.commit_timeout;
         let mut pause = FIRST_PAUSE;
         let mut last = None;
         loop {
-            match timeout_at(deadline, self.confirm(claim)).await {
+            match timeout_at(deadline, self.say(script, claim, arguments, yes)).await {
                 Ok(Err(problem)) if problem.kind != Kind::Refused => last = Some(problem),
                 Ok(answer) => return answer,
                 Err(_) => return Err(last.unwrap_or_else(Problem::silent)),
             }
-            tracing::debug!(event = %claim.event, consumer = %claim.consumer, why = ?last, "a commit is tried again");
+            tracing::debug!(event = %claim.event, consumer = %claim.consumer, why = ?last, yes, "it is tried again");
             tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
@@ -152,8 +166,14 @@ impl Verbs {
         self.say(&self.extend, claim, &arguments, "extended").await
     }
 
+    /// The mark may have been made despite any problem but that of no connection.
     pub(super) async fn mark(&self, claim: &Claim, ttl: Duration) -> Result<Marked, Problem> {
-        let (word, _) = self.ask_again(&self.mark, claim, &[&claim.token, &millis(ttl)]).await?;
+        let arguments = [&claim.token, &millis(ttl)];
+        let mut answer = self.ask(&self.mark, claim, &arguments).await;
+        if is_worth_another_try(&answer) {
+            answer = self.ask(&self.mark, claim, &arguments).await.map_err(Problem::after_a_try);
+        }
+        let (word, _) = answer?;
         match word.as_str() {
             "first" => Ok(Marked::First),
             "in progress" => Ok(Marked::InProgress),
@@ -162,8 +182,13 @@ impl Verbs {
         }
     }
 
-    /// What every server says to a command.
-    pub(super) async fn ask_servers(&self, command: redis::Cmd) -> Result<Vec<Value>, Problem> {
+    /// Whether a mark was taken back, which is tried for as long as a commit; if not, it is not there or not ours.
+    pub(super) async fn unmark(&self, claim: &Claim) -> Result<bool, Problem> {
+        self.say_patiently(&self.unmark, claim, &[&claim.token], "unmarked").await
+    }
+
+    /// What every server says to a command, by its address.
+    pub(super) async fn ask_servers(&self, command: redis::Cmd) -> Result<Vec<(String, Value)>, Problem> {
         self.on_link(async |link: &Link| link.send_to_all(command).await).await
     }
 

@@ -13,6 +13,8 @@ use uuid::Uuid;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A claim that runs out soon.
 pub const SHORT: Duration = Duration::from_millis(500);
+/// A claim that is extended soon, and does not run out on a busy machine.
+pub const KEPT: Duration = Duration::from_secs(6);
 /// A claim that does not run out in a test.
 pub const LONG: Duration = Duration::from_secs(600);
 pub const KEEP: Duration = Duration::from_secs(3_600);
