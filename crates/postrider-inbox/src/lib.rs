@@ -43,6 +43,8 @@
 mod delivery;
 mod entry;
 mod error;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod keep;
 #[cfg(feature = "memory")]
 mod memory;
 #[cfg(feature = "mysql")]

@@ -19,7 +19,7 @@ pub use database::Database;
 pub(crate) use database::sealed::Dialect;
 pub use enter::ConsumerTransaction;
 #[cfg(any(feature = "sea-orm", feature = "tokio-postgres"))]
-pub(crate) use enter::{Driver, enter};
+pub(crate) use enter::{Driver, enter, leave};
 pub(crate) use enter::{Entered, Numbers, Value};
 pub(crate) use error::{Failed, Kind};
 pub use inbox::{SqlGuard, SqlInbox};

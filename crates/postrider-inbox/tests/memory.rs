@@ -15,7 +15,11 @@ struct Memory {
 
 impl Harness for Memory {
     type Inbox = MemoryInbox;
-    const EVENTS: usize = 20_000;
+    const IS_EXACT: bool = false;
+
+    fn events() -> usize {
+        testkit::inbox::scaled(20_000)
+    }
 
     async fn start() -> Self {
         Self::default()

@@ -4,9 +4,9 @@ mod sql;
 
 use std::collections::HashMap;
 
-use postrider_inbox::{Entry, Guard, InboxError, InboxTables, MySqlInbox};
+use postrider_inbox::{Entry, Guard, Inbox, InboxError, InboxTables, MySqlGuard, MySqlInbox, run_once};
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
-use sql::{Scene, Suite, begin, delivery, first, inbox, messages, scaled, soon, write};
+use sql::{Scene, Suite, begin, delivery, first, inbox, messages, soon, write};
 use sqlx::{AssertSqlSafe, Executor, MySql, MySqlPool, Row, SqlSafeStr, Transaction};
 use testkit::{MariaDb, MySqlDatabase, Proxy};
 use uuid::Uuid;
@@ -104,7 +104,7 @@ impl Scene for OnMySql {
     }
 }
 
-testkit::inbox_conformance!(Suite<OnMySql, { scaled(1_000) }>);
+testkit::inbox_conformance!(Suite<OnMySql>);
 sql_promises!(OnMySql);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,4 +213,80 @@ async fn a_purge_passes_over_what_somebody_has_locked() {
     assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 3);
     holder.rollback().await.expect("it is rolled back");
     assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_wait_that_is_given_up_undoes_the_transaction_it_is_an_error() {
+    let server = MariaDb::builder().setting("innodb-rollback-on-timeout", "ON").start().await.expect("it starts");
+    let database = server.create_database().await.expect("the database is created");
+    let pool = database.pool().await.expect("it answers");
+    let tables = InboxTables::default();
+    tables.migrate(&pool).await.expect("the tables are made");
+    let (held, own) = (delivery(), delivery());
+    let mut one = pool.begin().await.expect("it begins");
+    assert!(matches!(tables.enter(&mut one, &held).await.expect("it answers"), Entry::First(())));
+    let mut two = pool.begin().await.expect("it begins");
+    assert!(matches!(tables.enter(&mut two, &own).await.expect("it answers"), Entry::First(())));
+    // What the second one has entered is gone, and a commit of the rest would lose it.
+    let gone = soon(tables.enter(&mut two, &held)).await.expect_err("the transaction is undone");
+    assert!(matches!(gone, InboxError::Conflict(_)) && gone.is_transient(), "{gone:?}");
+    two.commit().await.expect("the server says nothing");
+    // With a guard there is nothing else in the transaction.
+    let inbox = MySqlInbox::new(pool.clone(), tables);
+    assert!(matches!(inbox.begin(&held).await.expect("it answers"), Entry::InProgress(_)));
+    one.rollback().await.expect("it is rolled back");
+    first(&inbox, &own).await.commit().await.expect("it commits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_truncates_and_fails_leaves_no_row() {
+    let scene = OnMySql::start().await;
+    let (inbox, delivery) = (inbox(&scene), delivery());
+    let failed = run_once(&inbox, &delivery, async |guard: &mut MySqlGuard| {
+        OnMySql::run_in(guard.transaction(), "truncate table effects").await.expect("it is truncated");
+        Err::<(), _>("the handler fails")
+    });
+    failed.await.expect_err("the handler fails");
+    assert_eq!(messages(&scene).await, 0);
+    first(&inbox, &delivery).await.commit().await.expect("it commits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_keeps_nobody_from_entering() {
+    let scene = OnMySql::start().await;
+    scene
+        .run("insert into inbox_messages (consumer, event_id, expires_at) values ('mailer', uuid(), utc_timestamp(6))")
+        .await
+        .expect("it is written");
+    scene
+        .run("create trigger slow before delete on inbox_messages for each row set @slept = sleep(3)")
+        .await
+        .expect("it is made");
+    let purge = tokio::spawn({
+        let inbox = inbox(&scene);
+        async move { inbox.purge(10).await }
+    });
+    let name = scene.database.name();
+    let sleeps =
+        format!("select count(*) from information_schema.processlist where db = '{name}' and state = 'User sleep'");
+    testkit::eventually(sql::PATIENCE, || async { scene.number(&sleeps).await == 1 }).await;
+    let entry = inbox(&scene).begin(&delivery()).await.expect("it answers");
+    assert!(matches!(entry, Entry::First(_)), "{entry:?}");
+    assert_eq!(purge.await.expect("it does not panic").expect("it purges"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_runs_in_a_spawned_task() {
+    let scene = OnMySql::start().await;
+    let (inbox, delivery) = (inbox(&scene), delivery());
+    let event = delivery.event;
+    let task = tokio::spawn(async move {
+        run_once(&inbox, &delivery, async |guard: &mut MySqlGuard| {
+            let text = delivery.event.to_string();
+            sqlx::query("insert into effects (event) values (?)").bind(text).execute(&mut **guard.transaction()).await
+        })
+        .await
+    });
+    assert!(task.await.expect("it does not panic").expect("it runs").may_ack());
+    assert_eq!(scene.ledger().await, HashMap::from([(event, 1)]));
 }

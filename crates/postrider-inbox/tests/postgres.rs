@@ -4,9 +4,11 @@ mod sql;
 
 use std::collections::HashMap;
 
-use postrider_inbox::{Delivery, Entry, Guard, Inbox, InboxError, InboxTables, Meanwhile, PostgresInbox};
+use postrider_inbox::{
+    Delivery, Entry, Guard, Inbox, InboxError, InboxTables, Meanwhile, PostgresGuard, PostgresInbox, run_once,
+};
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
-use sql::{PATIENCE, Scene, Suite, attempt, begin, delivery, first, inbox, messages, scaled, soon, write};
+use sql::{PATIENCE, Scene, Suite, attempt, begin, delivery, first, inbox, messages, soon, write};
 use sqlx::{AssertSqlSafe, Executor, PgPool, Postgres, Row, SqlSafeStr, Transaction};
 use testkit::{Database, Proxy, eventually};
 use tokio_postgres::NoTls;
@@ -111,7 +113,7 @@ impl Scene for OnPostgres {
     }
 }
 
-testkit::inbox_conformance!(Suite<OnPostgres, { scaled(1_000) }>);
+testkit::inbox_conformance!(Suite<OnPostgres>);
 sql_promises!(OnPostgres);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +126,7 @@ async fn a_handler_that_passes_over_an_error_has_not_processed_the_event() {
     // PostgreSQL answers the commit of such a transaction with a rollback, and no driver makes an error of it.
     OnPostgres::run_in(guard.transaction(), "select 1 / 0").await.expect_err("it fails");
     let refused = guard.commit().await.expect_err("nothing was committed");
-    assert!(matches!(refused, InboxError::Failed(_)), "{refused:?}");
+    assert!(matches!(refused, InboxError::Conflict(_)) && refused.is_transient(), "{refused:?}");
     assert_eq!((scene.ledger().await.len(), messages(&scene).await), (0, 0));
     first(&inbox, &delivery).await.commit().await.expect("it commits");
 }
@@ -336,4 +338,36 @@ async fn a_purge_passes_over_what_somebody_has_locked() {
     assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 3);
     holder.rollback().await.expect("it is rolled back");
     assert_eq!(inbox(&scene).purge_all().await.expect("it purges"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_keeps_the_row_out_is_an_error_and_no_processed_event() {
+    let scene = OnPostgres::start().await;
+    let trigger = "create function nothing() returns trigger language plpgsql as 'begin return null; end'; \
+                   create trigger nothing before insert on inbox_messages for each row execute function nothing()";
+    scene.run(trigger).await.expect("it is made");
+    for meanwhile in [Meanwhile::Answer, Meanwhile::Wait] {
+        let tables = InboxTables::builder().meanwhile(meanwhile).build().expect("it is acceptable");
+        let refused = PostgresInbox::new(scene.pool.clone(), tables).begin(&delivery()).await;
+        assert!(matches!(refused, Err(InboxError::Failed(_))), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_runs_in_a_spawned_task() {
+    let scene = OnPostgres::start().await;
+    let (inbox, delivery) = (inbox(&scene), delivery());
+    let event = delivery.event;
+    let task = tokio::spawn(async move {
+        run_once(&inbox, &delivery, async |guard: &mut PostgresGuard| {
+            let text = delivery.event.to_string();
+            sqlx::query("insert into effects (event) values ($1::uuid)")
+                .bind(text)
+                .execute(&mut **guard.transaction())
+                .await
+        })
+        .await
+    });
+    assert!(task.await.expect("it does not panic").expect("it runs").may_ack());
+    assert_eq!(scene.ledger().await, HashMap::from([(event, 1)]));
 }

@@ -28,7 +28,11 @@ struct OnCluster {
 
 impl Harness for OnCluster {
     type Inbox = RedisInbox;
-    const EVENTS: usize = 500;
+    const IS_EXACT: bool = false;
+
+    fn events() -> usize {
+        testkit::inbox::scaled(500)
+    }
 
     async fn start() -> Self {
         Self { prefix: format!("test:{}", Uuid::now_v7()), effects: Mutex::default() }

@@ -18,12 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Consumers at once.
 const CROWD: usize = 4;
 
+/// By how many milliseconds those that commit are killed later, in turn.
+const LATER: [u64; 5] = [0, 0, 0, 1, 5];
+
 /// Where a consumer is killed; while it commits, nobody knows how far it got.
 const STEPS: [&str; 4] = ["entered", "written", "committing", "committed"];
 
 /// Kills of each database, times what `POSTRIDER_TEST_SCALE` says. The last kill of an event is after its commit.
 fn kills(size: usize) -> usize {
-    size * std::env::var("POSTRIDER_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    size * std::env::var("POSTRIDER_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
 fn delivery(event: Uuid) -> Delivery {
@@ -98,13 +101,16 @@ async fn stop(step: &str) {
 }
 
 /// Delivers one event to a consumer and kills it; says what it had come to.
-async fn kill(url: &str, event: Uuid, step: &str) -> String {
+async fn kill(url: &str, event: Uuid, step: &str, later: Duration) -> String {
     let program = std::env::current_exe().expect("this program");
     let event = event.to_string();
     let mut worker =
         Worker::spawn(program, &["consumer", "--exact", "--nocapture"], &[(URL, url), (EVENT, &event), (STEP, step)])
             .expect("it starts");
     let line = worker.wait_for_line(|line| line.contains("at "), PATIENCE).await.expect("it comes to its step");
+    if !later.is_zero() {
+        tokio::time::sleep(later).await;
+    }
     worker.signal(Signal::SIGKILL).expect("it is killed");
     worker.wait(PATIENCE).await.expect("it ends");
     line.rsplit("at ").next().unwrap_or_default().to_owned()
@@ -113,13 +119,16 @@ async fn kill(url: &str, event: Uuid, step: &str) -> String {
 /// Kills consumers at every step of every event; `effects` are all effects there are.
 async fn survive(url: &str, kills: usize, effects: impl AsyncFn() -> Vec<String>) {
     let events: Vec<Uuid> = (0..kills / STEPS.len()).map(|_| Uuid::now_v7()).collect();
-    let told = stream::iter(events.clone()).map(|event| async move {
-        let mut told = Vec::new();
-        for step in STEPS {
-            told.push(kill(url, event, step).await);
-        }
-        told
-    });
+    let told =
+        stream::iter(events.clone().into_iter().zip(LATER.into_iter().cycle())).map(|(event, later)| async move {
+            let mut told = Vec::new();
+            for step in STEPS {
+                // Some are killed a little later, so that a commit is met at its beginning, on its way and at its end.
+                let later = Duration::from_millis(if step == "committing" { later } else { 0 });
+                told.push(kill(url, event, step, later).await);
+            }
+            told
+        });
     let told: Vec<Vec<String>> = told.buffer_unordered(CROWD).collect().await;
     for told in &told {
         let (before, after) = told.split_at(3);
@@ -130,6 +139,11 @@ async fn survive(url: &str, kills: usize, effects: impl AsyncFn() -> Vec<String>
     had.sort();
     assert_eq!(had, events, "each event has its effect once");
     let committed = told.iter().filter(|told| told[3] == "already").count();
+    assert!(
+        0 < committed && committed < told.len(),
+        "the kills while committing all had one outcome: {committed} of {} were committed",
+        told.len()
+    );
     println!(
         "{} kills; {committed} of {} were killed after the server had committed",
         told.len() * STEPS.len(),

@@ -5,9 +5,9 @@ mod sql;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use postrider_inbox::{Entry, InboxError, InboxTables};
+use postrider_inbox::{Entry, Guard, Inbox, InboxError, InboxTables, SqliteGuard, SqliteInbox, run_once};
 use sea_orm::{DatabaseConnection, SqlxSqliteConnector};
-use sql::{Scene, Suite, delivery, first, inbox, scaled};
+use sql::{Scene, Suite, delivery, first, inbox};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr, Sqlite, SqlitePool, Transaction};
 use tempfile::TempDir;
@@ -107,7 +107,7 @@ impl Scene for OnSqlite {
     }
 }
 
-testkit::inbox_conformance!(Suite<OnSqlite, { scaled(1_000) }>);
+testkit::inbox_conformance!(Suite<OnSqlite>);
 sql_promises!(OnSqlite);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,17 +132,83 @@ async fn a_duplicate_is_found_while_another_event_is_handled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inbox_may_be_in_an_attached_database() {
+async fn an_inbox_in_another_file_is_refused() {
     let directory = TempDir::new().expect("a directory");
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.expect("it opens");
     let attach = format!("attach database '{}' as shop", directory.path().join("shop.db").display());
     sqlx::raw_sql(AssertSqlSafe(attach)).execute(&pool).await.expect("it is attached");
-    let tables = InboxTables::builder().schema("shop").build().expect("it is acceptable");
-    tables.migrate(&pool).await.expect("the tables are made");
+    let tables = InboxTables::builder().schema("shop").build().expect("other databases take it");
+    let refused = |error: Option<InboxError>| {
+        let said = error.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(matches!(error, Some(InboxError::Config(_))) && said.contains("shop"), "{error:?}");
+    };
+    refused(tables.migrate(&pool).await.err());
+    let inbox = SqliteInbox::new(pool.clone(), tables.clone());
+    refused(inbox.begin(&delivery()).await.err());
+    refused(inbox.check_and_mark_processed(&delivery().consumer, delivery().event, sql::PATIENCE).await.err());
+    refused(inbox.note_attempt(&delivery().with_attempt(sql::attempt(0, 1))).await.err());
+    refused(inbox.purge_all().await.err());
     let mut transaction = pool.begin().await.expect("it begins");
-    assert!(matches!(tables.enter(&mut transaction, &delivery()).await.expect("it answers"), Entry::First(())));
-    transaction.commit().await.expect("it commits");
-    let rows: i64 =
-        sqlx::query_scalar("select count(*) from shop.inbox_messages").fetch_one(&pool).await.expect("it answers");
-    assert_eq!(rows, 1);
+    refused(tables.enter(&mut transaction, &delivery()).await.err());
+    transaction.rollback().await.expect("it is rolled back");
+
+    let tables = InboxTables::builder().schema("main").build().expect("it is acceptable");
+    let inbox = SqliteInbox::new(pool, tables);
+    inbox.migrate().await.expect("the tables are made");
+    first(&inbox, &delivery()).await.commit().await.expect("it commits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_keeps_the_row_out_is_an_error_and_no_processed_event() {
+    let scene = OnSqlite::start().await;
+    let trigger = "create trigger keep_out before insert on inbox_messages begin select raise(ignore); end";
+    scene.run(trigger).await.expect("it is made");
+    let refused = inbox(&scene).begin(&delivery()).await;
+    assert!(matches!(refused, Err(InboxError::Failed(_))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_else_may_even_read_the_event_is_being_handled() {
+    let scene = OnSqlite::start().await;
+    scene.pool.close().await;
+    let pool = OnSqlite::open(scene.options.clone().busy_timeout(SHORT).journal_mode(SqliteJournalMode::Delete)).await;
+    let writer = pool.begin_with("begin exclusive").await.expect("it begins");
+    let (inbox, delivery) = (SqliteInbox::new(pool.clone(), InboxTables::default()), delivery());
+    let entry = inbox.begin(&delivery).await.expect("it answers");
+    assert!(matches!(entry, Entry::InProgress(_)), "{entry:?}");
+    let told = inbox.check_and_mark_processed(&delivery.consumer, delivery.event, sql::PATIENCE).await;
+    assert!(matches!(told, Err(InboxError::InProgress { .. })), "{told:?}");
+    writer.rollback().await.expect("it is rolled back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_fails_leaves_a_good_connection() {
+    let scene = OnSqlite::start().await;
+    let wrong = "create table parents (id integer primary key); \
+                 create table children (parent integer references parents (id) deferrable initially deferred)";
+    scene.run(wrong).await.expect("it is made");
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with(scene.options.clone()).await.expect("it opens");
+    let (inbox, delivery) = (SqliteInbox::new(pool, InboxTables::default()), delivery());
+    for _ in 0..3 {
+        let mut guard = first(&inbox, &delivery).await;
+        OnSqlite::run_in(guard.transaction(), "insert into children values (7)").await.expect("it is written");
+        guard.commit().await.expect_err("there is no such parent");
+    }
+    first(&inbox, &delivery).await.commit().await.expect("it commits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_runs_in_a_spawned_task() {
+    let scene = OnSqlite::start().await;
+    let (inbox, delivery) = (inbox(&scene), delivery());
+    let event = delivery.event;
+    let task = tokio::spawn(async move {
+        run_once(&inbox, &delivery, async |guard: &mut SqliteGuard| {
+            let text = delivery.event.to_string();
+            sqlx::query("insert into effects (event) values ($1)").bind(text).execute(&mut **guard.transaction()).await
+        })
+        .await
+    });
+    assert!(task.await.expect("it does not panic").expect("it runs").may_ack());
+    assert_eq!(scene.ledger().await, HashMap::from([(event, 1)]));
 }

@@ -6,7 +6,8 @@ use crate::InboxError;
 use crate::sql::{Dialect, InboxTables};
 
 pub(super) async fn run(connection: &mut MySqlConnection, tables: &InboxTables) -> Result<(), InboxError> {
-    for sql in &tables.statements::<MySql>().create {
+    let statements = tables.statements::<MySql>()?;
+    for sql in &statements.create {
         sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *connection).await.map_err(MySql::failed)?;
     }
     Ok(())

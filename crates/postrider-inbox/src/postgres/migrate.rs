@@ -4,13 +4,18 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Postgres};
 
 use crate::InboxError;
-use crate::sql::{Dialect, InboxTables};
+use crate::sql::{Dialect, InboxTables, Statements};
 
 pub(super) async fn run(connection: &mut PgConnection, tables: &InboxTables) -> Result<(), InboxError> {
-    Ok(create(connection, tables).await.map_err(Postgres::failed)?)
+    let statements = tables.statements::<Postgres>()?;
+    Ok(create(connection, tables, statements).await.map_err(Postgres::failed)?)
 }
 
-async fn create(connection: &mut PgConnection, tables: &InboxTables) -> Result<(), sqlx::Error> {
+async fn create(
+    connection: &mut PgConnection,
+    tables: &InboxTables,
+    statements: &Statements,
+) -> Result<(), sqlx::Error> {
     let schema = tables.schema().unwrap_or("public");
     let mut transaction = connection.begin().await?;
     sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
@@ -28,7 +33,7 @@ async fn create(connection: &mut PgConnection, tables: &InboxTables) -> Result<(
         let sql = format!("create schema \"{schema}\"");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *transaction).await?;
     }
-    for sql in &tables.statements::<Postgres>().create {
+    for sql in &statements.create {
         sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *transaction).await?;
     }
     transaction.commit().await

@@ -4,6 +4,9 @@
 //! the lock is told that the event is being handled. The lock is a courtesy: the primary key alone keeps a second effect out,
 //! also of programs that take no lock. Under REPEATABLE READ and SERIALIZABLE a row that was committed after the
 //! transaction's snapshot is a serialisation failure, [`InboxError::Conflict`](crate::InboxError::Conflict).
+//!
+//! Leave `synchronous_commit` on: without it a crash of the server undoes the last commits, and messages that were
+//! acknowledged after them are lost.
 
 mod error;
 mod migrate;

@@ -35,6 +35,7 @@ impl Dialect for Postgres {
         match rows {
             [(1, _)] => Entered::First,
             [(2, _)] => Entered::AlreadyProcessed,
+            [(4, _)] => Entered::Refused,
             _ => Entered::InProgress,
         }
     }

@@ -11,8 +11,12 @@ pub(super) const TEMPLATES: Templates = Templates {
     newest: include_str!("../../sql/postgres/newest.sql"),
     leave: include_str!("../../sql/postgres/leave.sql"),
     there: include_str!("../../sql/postgres/there.sql"),
+    confirm: include_str!("../../sql/postgres/confirm.sql"),
+    ours: include_str!("../../sql/postgres/ours.sql"),
+    undone: None,
     note: include_str!("../../sql/postgres/note.sql"),
     purge: include_str!("../../sql/postgres/purge.sql"),
+    before_purge: None,
     create: &[
         include_str!("../../sql/postgres/create_messages.sql"),
         include_str!("../../sql/postgres/create_messages_index.sql"),

@@ -7,12 +7,16 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Transaction};
 
 use super::error::of_state;
-use crate::sql::{ConsumerTransaction, Driver, Failed, InboxTables, Kind, Numbers, Statement, Value, enter};
+use crate::sql::{ConsumerTransaction, Driver, Failed, InboxTables, Kind, Numbers, Statement, Value, enter, leave};
 use crate::{Delivery, Entry, InboxError};
 
 impl ConsumerTransaction for &Transaction<'_> {
     async fn enter(self, tables: &InboxTables, delivery: &Delivery) -> Result<Entry<()>, InboxError> {
         enter(&mut TokioPostgres(self), tables, delivery).await
+    }
+
+    async fn leave(self, tables: &InboxTables, delivery: &Delivery) -> Result<(), InboxError> {
+        leave(&mut TokioPostgres(self), tables, delivery).await
     }
 }
 

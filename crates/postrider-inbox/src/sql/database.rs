@@ -22,6 +22,8 @@ pub(crate) mod sealed {
         const BEGIN: Option<&'static str> = None;
         /// What makes a rollback possible after the database has ended a transaction by itself, if the driver needs one.
         const REOPEN: Option<&'static str> = None;
+        /// The only schema that may be said, if no other will do.
+        const ONLY_SCHEMA: Option<&'static str> = None;
         /// Whether to look for a processed event before a transaction is begun, because there is one writer at a time.
         const LOOK_FIRST: bool = false;
 

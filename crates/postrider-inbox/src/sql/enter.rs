@@ -43,11 +43,18 @@ pub trait ConsumerTransaction: Send {
         tables: &InboxTables,
         delivery: &Delivery,
     ) -> impl Future<Output = Result<Entry<()>, InboxError>> + Send;
+
+    /// Takes an event back. Called by [`InboxTables::leave`].
+    fn leave(self, tables: &InboxTables, delivery: &Delivery) -> impl Future<Output = Result<(), InboxError>> + Send;
 }
 
 impl<DB: Database> ConsumerTransaction for &mut Transaction<'_, DB> {
     async fn enter(self, tables: &InboxTables, delivery: &Delivery) -> Result<Entry<()>, InboxError> {
         enter(&mut Sqlx::<DB>(self), tables, delivery).await
+    }
+
+    async fn leave(self, tables: &InboxTables, delivery: &Delivery) -> Result<(), InboxError> {
+        leave(&mut Sqlx::<DB>(self), tables, delivery).await
     }
 }
 
@@ -68,6 +75,8 @@ pub enum Entered {
     First,
     AlreadyProcessed,
     InProgress,
+    /// Not written; the row that was in the way is to be looked for.
+    Refused,
 }
 
 /// How a driver runs the statements of a dialect.
@@ -94,30 +103,75 @@ impl<DB: Database> Driver for Sqlx<'_, DB> {
     }
 }
 
-/// Enters an event and looks at its attempt.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a lock was not had in time, and by the server's setting innodb_rollback_on_timeout that undoes the transaction"
+)]
+struct Undone;
+
+/// Enters an event in a transaction that has more in it.
 pub(crate) async fn enter<D: Driver>(
     driver: &mut D,
     tables: &InboxTables,
     delivery: &Delivery,
 ) -> Result<Entry<()>, InboxError> {
-    let statements = tables.statements::<D::Database>();
-    match insert(driver, statements, delivery, tables.keep()).await? {
+    let entry = enter_for(driver, tables, delivery, tables.keep()).await?;
+    if let (Entry::InProgress(_), Some(undone)) = (&entry, &tables.statements::<D::Database>()?.undone)
+        && !driver.ask(undone, &[]).await?.is_empty()
+    {
+        return Err(InboxError::Conflict(Undone.into()));
+    }
+    Ok(entry)
+}
+
+/// Enters an event that is to be kept for such a time, and looks at its attempt.
+pub(super) async fn enter_for<D: Driver>(
+    driver: &mut D,
+    tables: &InboxTables,
+    delivery: &Delivery,
+    keep: Duration,
+) -> Result<Entry<()>, InboxError> {
+    let statements = tables.statements::<D::Database>()?;
+    match insert(driver, statements, delivery, keep).await? {
         Entered::First => {}
-        Entered::AlreadyProcessed => return Ok(Entry::AlreadyProcessed),
+        Entered::AlreadyProcessed | Entered::Refused => return Ok(Entry::AlreadyProcessed),
         Entered::InProgress => return Ok(Entry::InProgress(Duration::ZERO)),
     }
     let Some(this) = delivery.attempt else { return Ok(Entry::First(())) };
-    let rows = driver.ask(&statements.newest, &key(delivery)).await?;
-    match rows.first().map(attempt).filter(|newest| *newest > this) {
-        None => Ok(Entry::First(())),
-        Some(seen) => {
-            driver.ask(&statements.leave, &key(delivery)).await?;
-            Ok(Entry::Stale { seen })
-        }
-    }
+    let newer = match driver.ask(&statements.newest, &key(delivery)).await {
+        Ok(rows) => match rows.first().map(attempt).filter(|newest| *newest > this) {
+            None => return Ok(Entry::First(())),
+            Some(seen) => Ok(Entry::Stale { seen }),
+        },
+        Err(failed) => Err(InboxError::from(failed)),
+    };
+    // Also after an error, in case the transaction lives on and is committed all the same.
+    let left = driver.ask(&statements.leave, &key(delivery)).await;
+    let stale = newer?;
+    left?;
+    Ok(stale)
 }
 
-/// Writes the row.
+/// Takes back what this transaction has entered.
+pub(crate) async fn leave<D: Driver>(
+    driver: &mut D,
+    tables: &InboxTables,
+    delivery: &Delivery,
+) -> Result<(), InboxError> {
+    driver.ask(&tables.statements::<D::Database>()?.leave, &key(delivery)).await?;
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "event {event} could not be entered although it is not in the inbox; look for a trigger or another unique index on its table"
+)]
+struct KeptOut {
+    event: Uuid,
+    source: Option<Failed>,
+}
+
+/// Writes the row. What is not written counts as processed only if the event's own row was in the way.
 pub(super) async fn insert<D: Driver>(
     driver: &mut D,
     statements: &Statements,
@@ -125,9 +179,18 @@ pub(super) async fn insert<D: Driver>(
     keep: Duration,
 ) -> Result<Entered, InboxError> {
     let [consumer, event] = key(delivery);
-    match driver.ask(&statements.enter, &[consumer, event, Value::Number(micros(keep))]).await {
-        Ok(rows) => Ok(D::Database::entered(&rows)),
-        Err(Failed { kind: Kind::Duplicate, .. }) => Ok(Entered::AlreadyProcessed),
+    let source = match driver.ask(&statements.enter, &[consumer, event, Value::Number(micros(keep))]).await {
+        Ok(rows) => match D::Database::entered(&rows) {
+            Entered::Refused => None,
+            entered => return Ok(entered),
+        },
+        Err(failed) if failed.kind == Kind::Duplicate => Some(failed),
+        Err(Failed { kind: Kind::Held, .. }) => return Ok(Entered::InProgress),
+        Err(failed) => return Err(failed.into()),
+    };
+    match driver.ask(&statements.confirm, &key(delivery)).await {
+        Ok(rows) if rows.is_empty() => Err(InboxError::Failed(KeptOut { event: delivery.event, source }.into())),
+        Ok(_) => Ok(Entered::AlreadyProcessed),
         Err(Failed { kind: Kind::Held, .. }) => Ok(Entered::InProgress),
         Err(failed) => Err(failed.into()),
     }

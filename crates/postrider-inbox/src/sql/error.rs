@@ -47,7 +47,8 @@ impl Kind {
 }
 
 /// A statement failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("a statement failed")]
 pub struct Failed {
     pub kind: Kind,
     source: Source,

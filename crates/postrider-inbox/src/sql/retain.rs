@@ -16,12 +16,17 @@ impl<DB: Database> SqlInbox<DB> {
     /// Deletes up to `limit` rows of each table whose time is past, the oldest first, and answers how many. What somebody
     /// has locked is left for the next time.
     pub async fn purge(&self, limit: u32) -> Result<u64, InboxError> {
-        let statements = self.tables.statements::<DB>();
+        let statements = self.tables.statements::<DB>()?;
         let limit = [Value::Number(limit.into())];
         let mut connection = self.pool.acquire().await.map_err(DB::failed)?;
-        let messages = DB::change(&mut connection, &statements.purge_messages, &limit).await?;
-        let attempts = DB::change(&mut connection, &statements.purge_attempts, &limit).await?;
-        Ok(messages + attempts)
+        let mut purged = 0;
+        for purge in [&statements.purge_messages, &statements.purge_attempts] {
+            if let Some(before) = &statements.before_purge {
+                DB::change(&mut connection, before, &[]).await?;
+            }
+            purged += DB::change(&mut connection, purge, &limit).await?;
+        }
+        Ok(purged)
     }
 
     /// Deletes all rows whose time is past, a thousand of each table at a time, and answers how many.

@@ -6,7 +6,7 @@ use postrider_store::enqueue::sqlx_error;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult};
 
 use super::database::Database;
-use super::{ConsumerTransaction, Driver, Failed, InboxTables, Kind, Numbers, Statement, Value, enter};
+use super::{ConsumerTransaction, Driver, Failed, InboxTables, Kind, Numbers, Statement, Value, enter, leave};
 use crate::{Delivery, Entry, InboxError};
 
 impl ConsumerTransaction for &DatabaseTransaction {
@@ -18,11 +18,27 @@ impl ConsumerTransaction for &DatabaseTransaction {
             DbBackend::MySql => enter(&mut SeaOrm::<sqlx::MySql>::on(self), tables, delivery).await,
             #[cfg(feature = "sqlite")]
             DbBackend::Sqlite => enter(&mut SeaOrm::<sqlx::Sqlite>::on(self), tables, delivery).await,
-            other => Err(InboxError::Config(format!(
-                "the SeaORM transaction is on {other:?}; switch on Postrider's feature for that database"
-            ))),
+            other => Err(switched_off(other)),
         }
     }
+
+    async fn leave(self, tables: &InboxTables, delivery: &Delivery) -> Result<(), InboxError> {
+        match self.get_database_backend() {
+            #[cfg(feature = "postgres")]
+            DbBackend::Postgres => leave(&mut SeaOrm::<sqlx::Postgres>::on(self), tables, delivery).await,
+            #[cfg(feature = "mysql")]
+            DbBackend::MySql => leave(&mut SeaOrm::<sqlx::MySql>::on(self), tables, delivery).await,
+            #[cfg(feature = "sqlite")]
+            DbBackend::Sqlite => leave(&mut SeaOrm::<sqlx::Sqlite>::on(self), tables, delivery).await,
+            other => Err(switched_off(other)),
+        }
+    }
+}
+
+fn switched_off(backend: DbBackend) -> InboxError {
+    InboxError::Config(format!(
+        "the SeaORM transaction is on {backend:?}; switch on Postrider's feature for that database"
+    ))
 }
 
 /// A SeaORM transaction on a known database.

@@ -13,8 +13,14 @@ pub struct Templates {
     pub newest: &'static str,
     pub leave: &'static str,
     pub there: &'static str,
+    pub confirm: &'static str,
+    pub ours: &'static str,
+    /// Whether a lock that is not had has undone the transaction, where that may be.
+    pub undone: Option<&'static str>,
     pub note: &'static str,
     pub purge: &'static str,
+    /// What is said before each purge, if anything.
+    pub before_purge: Option<&'static str>,
     pub create: &'static [&'static str],
     /// What a name is put in.
     pub quote: char,
@@ -39,7 +45,11 @@ pub struct Statements {
     pub newest: Statement,
     pub leave: Statement,
     pub there: Statement,
+    pub confirm: Statement,
+    pub ours: Statement,
+    pub undone: Option<Statement>,
     pub note: Statement,
+    pub before_purge: Option<Statement>,
     pub purge_messages: Statement,
     pub purge_attempts: Statement,
     pub create: Vec<Sql>,
@@ -61,7 +71,11 @@ impl Statements {
             newest: statement(templates.newest, &[]),
             leave: statement(templates.leave, &[]),
             there: statement(templates.there, &[]),
+            confirm: statement(templates.confirm, &[("{held}", held)]),
+            ours: statement(templates.ours, &[]),
+            undone: templates.undone.map(|template| statement(template, &[])),
             note: statement(templates.note, &[]),
+            before_purge: templates.before_purge.map(|template| statement(template, &[])),
             purge_messages: purge("{messages}", "{messages_name}"),
             purge_attempts: purge("{attempts}", "{attempts_name}"),
             create: templates.create.iter().map(|template| sql(template, &[])).collect(),
@@ -75,11 +89,15 @@ impl Statements {
             ("newest", &self.newest),
             ("leave", &self.leave),
             ("there", &self.there),
+            ("confirm", &self.confirm),
+            ("ours", &self.ours),
             ("note", &self.note),
             ("purge_messages", &self.purge_messages),
             ("purge_attempts", &self.purge_attempts),
         ];
-        all.map(|(name, statement)| (name, statement.sql.clone())).into()
+        let some = [("undone", &self.undone), ("before_purge", &self.before_purge)];
+        let some = some.into_iter().filter_map(|(name, statement)| Some((name, statement.as_ref()?)));
+        all.into_iter().chain(some).map(|(name, statement)| (name, statement.sql.clone())).collect()
     }
 }
 

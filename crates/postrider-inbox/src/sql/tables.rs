@@ -9,12 +9,13 @@ use sqlx::Pool;
 use super::database::Database;
 use super::enter::ConsumerTransaction;
 use super::statements::Statements;
+use crate::keep::keep_problem;
 use crate::{DEFAULT_KEEP, Delivery, Entry, InboxError};
 
 /// The longest ending that is added to a table's name, for an index.
 const LONGEST_SUFFIX: &str = "_expires_idx";
 /// The longest time to keep an event: a hundred years, so that every database can say when it ends.
-const LONGEST_KEEP: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(super) const LONGEST_KEEP: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// What becomes of a delivery while a transaction of another one has the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -32,6 +33,8 @@ pub enum Meanwhile {
     /// It waits for the end of that transaction, and is the first if that was rolled back. For as long as the database lets
     /// it: after MySQL's `innodb_lock_wait_timeout` or SQLite's busy time-out the answer is [`Entry::InProgress`];
     /// PostgreSQL's `lock_timeout` ends the transaction with [`InboxError::Conflict`].
+    ///
+    /// Each one that waits holds a connection of the pool.
     ///
     /// On PostgreSQL it takes no advisory lock, so any number of events may be entered in one transaction; with
     /// [`Answer`](Self::Answer) each takes a place in the server's table of locks until the transaction ends.
@@ -89,6 +92,7 @@ pub(super) struct Settings {
     pub keep: Duration,
     pub meanwhile: Meanwhile,
     pub behind_pooler: bool,
+    pub redelivery_horizon: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -100,6 +104,7 @@ impl Default for Settings {
             keep: DEFAULT_KEEP,
             meanwhile: Meanwhile::default(),
             behind_pooler: false,
+            redelivery_horizon: None,
         }
     }
 }
@@ -138,12 +143,23 @@ impl InboxTables {
     ///
     /// If the delivery has an attempt, only the check is made here; note it before the transaction with
     /// [`SqlInbox::note_attempt`](crate::SqlInbox::note_attempt).
+    ///
+    /// A second `enter` of the same event in one transaction answers [`Entry::AlreadyProcessed`]. If the effect is written
+    /// after a savepoint, enter the event after it too, so that both are undone together; otherwise call
+    /// [`leave`](Self::leave). It is not cancel-safe: if the future is dropped, roll the transaction back.
     pub async fn enter<T: ConsumerTransaction>(
         &self,
         transaction: T,
         delivery: &Delivery,
     ) -> Result<Entry<()>, InboxError> {
         transaction.enter(self, delivery).await
+    }
+
+    /// Takes back an event that was entered in this transaction, because its effect was undone to a savepoint and the rest
+    /// is going to be committed. Call it only for an event that [`enter`](Self::enter) has answered with [`Entry::First`]
+    /// in the same transaction.
+    pub async fn leave<T: ConsumerTransaction>(&self, transaction: T, delivery: &Delivery) -> Result<(), InboxError> {
+        transaction.leave(self, delivery).await
     }
 
     /// Makes the tables unless they are there. Any number of processes may do so at once.
@@ -158,7 +174,7 @@ impl InboxTables {
             (Some(schema), Some(_)) => Some(format!("create schema if not exists \"{schema}\";\n")),
             _ => None,
         };
-        let tables = self.statements::<DB>().create.iter().map(|sql| format!("{sql};\n"));
+        let tables = self.rendered::<DB>().create.iter().map(|sql| format!("{sql};\n"));
         schema.into_iter().chain(tables).collect::<Vec<_>>().join("\n")
     }
 
@@ -185,11 +201,29 @@ impl InboxTables {
     /// Every statement for a database, for tests that prepare or explain them.
     #[doc(hidden)]
     pub fn texts<DB: Database>(&self) -> Vec<(&'static str, postrider_store::sql::Sql)> {
-        self.statements::<DB>().all()
+        self.rendered::<DB>().all()
     }
 
-    pub(crate) fn statements<DB: Database>(&self) -> &Statements {
+    /// The statements for a database, unless it cannot have such tables.
+    pub(crate) fn statements<DB: Database>(&self) -> Result<&Statements, InboxError> {
+        if let (Some(schema), Some(only)) = (self.schema(), DB::ONLY_SCHEMA)
+            && schema != only
+        {
+            return Err(InboxError::Config(format!(
+                "the inbox is in the attached database {schema:?}, where a crash may part it from the effect; put it in the file of the effects, without a schema"
+            )));
+        }
+        Ok(self.rendered::<DB>())
+    }
+
+    fn rendered<DB: Database>(&self) -> &Statements {
         DB::statements(&self.0.statements)
+    }
+
+    /// Whether an event may be remembered for such a time.
+    pub(super) fn check_keep(&self, keep: Duration) -> Result<(), InboxError> {
+        keep_problem(keep, LONGEST_KEEP, self.0.settings.redelivery_horizon)
+            .map_or(Ok(()), |problem| Err(InboxError::Config(problem)))
     }
 }
 
@@ -197,11 +231,11 @@ impl InboxTables {
 #[derive(Debug, Clone, Default)]
 pub struct InboxTablesBuilder {
     settings: Settings,
-    redelivery_horizon: Option<Duration>,
 }
 
 impl InboxTablesBuilder {
-    /// The schema of both tables. On MySQL that is another name for a database, on SQLite for an attached one.
+    /// The schema of both tables. On MySQL that is another name for a database. On SQLite only `main` will do: an attached
+    /// database is a file of its own, and a crash may leave it committed without the effect, or the other way round.
     pub fn schema(mut self, schema: &str) -> Self {
         self.settings.schema = Some(schema.into());
         self
@@ -229,7 +263,7 @@ impl InboxTablesBuilder {
     /// For how long after its first delivery the broker, or an operator's replay, may bring an event again. An event must
     /// be remembered for longer than that.
     pub fn redelivery_horizon(mut self, horizon: Duration) -> Self {
-        self.redelivery_horizon = Some(horizon);
+        self.settings.redelivery_horizon = Some(horizon);
         self
     }
 
@@ -257,15 +291,13 @@ impl InboxTablesBuilder {
         if messages == attempts {
             return Err(InboxError::Config(format!("both tables are called {messages:?}; give one another name")));
         }
-        if keep.as_secs() == 0 || *keep > LONGEST_KEEP {
+        if keep.as_secs() == 0 {
             return Err(InboxError::Config(format!(
-                "processed events are to be kept for {keep:?}; use a time from one second to a hundred years"
+                "processed events are to be kept for {keep:?}; use a time of one second or more"
             )));
         }
-        if let Some(horizon) = self.redelivery_horizon.filter(|horizon| horizon > keep) {
-            return Err(InboxError::Config(format!(
-                "processed events are kept for {keep:?}, but may be delivered again for {horizon:?} and would be handled twice; set keep to more than that"
-            )));
+        if let Some(problem) = keep_problem(*keep, LONGEST_KEEP, self.settings.redelivery_horizon) {
+            return Err(InboxError::Config(problem));
         }
         Ok(InboxTables::new(self.settings))
     }
@@ -277,7 +309,7 @@ fn name(what: &'static str, name: &str, suffix: &str) -> Result<(), InboxError> 
 
 /// A time as databases take it.
 pub(super) fn micros(time: Duration) -> i64 {
-    i64::try_from(time.min(LONGEST_KEEP).as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -315,6 +347,6 @@ mod tests {
         assert!(InboxTables::builder().keep(hour).redelivery_horizon(hour).build().is_ok());
         assert!(refused(InboxTables::builder().redelivery_horizon(DEFAULT_KEEP + hour)).contains("twice"));
         assert!(refused(InboxTables::builder().keep(Duration::ZERO)).contains("one second"));
-        refused(InboxTables::builder().keep(Duration::MAX));
+        assert!(refused(InboxTables::builder().keep(Duration::MAX)).contains("years"));
     }
 }

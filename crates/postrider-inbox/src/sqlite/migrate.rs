@@ -4,15 +4,16 @@
 use sqlx::{AssertSqlSafe, Connection, Sqlite, SqliteConnection};
 
 use crate::InboxError;
-use crate::sql::{Dialect, InboxTables};
+use crate::sql::{Dialect, InboxTables, Statements};
 
 pub(super) async fn run(connection: &mut SqliteConnection, tables: &InboxTables) -> Result<(), InboxError> {
-    Ok(create(connection, tables).await.map_err(Sqlite::failed)?)
+    let statements = tables.statements::<Sqlite>()?;
+    Ok(create(connection, statements).await.map_err(Sqlite::failed)?)
 }
 
-async fn create(connection: &mut SqliteConnection, tables: &InboxTables) -> Result<(), sqlx::Error> {
+async fn create(connection: &mut SqliteConnection, statements: &Statements) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin_with("begin immediate").await?;
-    for sql in &tables.statements::<Sqlite>().create {
+    for sql in &statements.create {
         sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *transaction).await?;
     }
     transaction.commit().await

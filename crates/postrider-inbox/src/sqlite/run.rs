@@ -16,6 +16,8 @@ impl Dialect for Sqlite {
     const BEGIN: Option<&'static str> = Some("begin immediate");
     /// sqlx would otherwise hand the connection out as one that is still in a transaction.
     const REOPEN: Option<&'static str> = Some("begin");
+    /// In WAL, a crash may leave the commit of one file without that of another.
+    const ONLY_SCHEMA: Option<&'static str> = Some("main");
     const LOOK_FIRST: bool = true;
 
     async fn ask(
@@ -42,7 +44,7 @@ impl Dialect for Sqlite {
 
     fn entered(rows: &[Numbers]) -> Entered {
         match rows {
-            [] => Entered::AlreadyProcessed,
+            [] => Entered::Refused,
             _ => Entered::First,
         }
     }

@@ -8,8 +8,12 @@ pub(super) const TEMPLATES: Templates = Templates {
     newest: include_str!("../../sql/sqlite/newest.sql"),
     leave: include_str!("../../sql/sqlite/leave.sql"),
     there: include_str!("../../sql/sqlite/there.sql"),
+    confirm: include_str!("../../sql/sqlite/confirm.sql"),
+    ours: include_str!("../../sql/sqlite/ours.sql"),
+    undone: None,
     note: include_str!("../../sql/sqlite/note.sql"),
     purge: include_str!("../../sql/sqlite/purge.sql"),
+    before_purge: None,
     create: &[
         include_str!("../../sql/sqlite/create_messages.sql"),
         include_str!("../../sql/sqlite/create_messages_index.sql"),
