@@ -43,7 +43,7 @@
 mod delivery;
 mod entry;
 mod error;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod keep;
 #[cfg(feature = "memory")]
 mod memory;

@@ -7,13 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::keep::LONGEST_KEEP;
 use crate::{Attempt, ConsumerName, DEFAULT_KEEP, Delivery, Entry, Guard, Inbox, InboxError};
 
 /// What is done between two looks for what may be forgotten.
 const CALLS_BETWEEN_SWEEPS: usize = 1_024;
-
-/// Ten years, the longest time that anything is kept for: a clock has an end.
-const LONGEST_KEEP: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
 /// An inbox in memory. Clones share what they remember.
 #[derive(Debug, Clone)]

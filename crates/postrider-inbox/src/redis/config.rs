@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::inbox::RedisInbox;
+use crate::keep::keep_problem;
 use crate::{DEFAULT_KEEP, InboxError};
 
 /// What keys begin with, unless another prefix is set.
@@ -18,8 +19,6 @@ pub const DEFAULT_CLAIM: Duration = Duration::from_secs(30);
 
 const SHORTEST_CLAIM: Duration = Duration::from_millis(100);
 const LONGEST_CLAIM: Duration = Duration::from_secs(60 * 60);
-/// Ten years.
-const LONGEST_KEEP: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 const LONGEST_PREFIX: usize = 200;
 const MOST_URLS: usize = 32;
@@ -259,17 +258,6 @@ impl Settings {
     }
 }
 
-/// Why an event cannot be remembered for such a time.
-pub(super) fn keep_problem(keep: Duration, horizon: Option<Duration>) -> Option<String> {
-    if keep < Duration::from_millis(1) || keep > LONGEST_KEEP {
-        return Some(format!("events cannot be kept for {keep:?}; give from 1 millisecond to ten years"));
-    }
-    let horizon = horizon.filter(|horizon| keep < *horizon)?;
-    Some(format!(
-        "events are kept for {keep:?}, but may be delivered again for {horizon:?}: a late duplicate would be handled again; keep them for longer"
-    ))
-}
-
 fn wait_problem(name: &str, wait: Duration) -> Option<String> {
     let is_bad = wait < Duration::from_millis(1) || wait > LONGEST_WAIT;
     is_bad.then(|| format!("{name} is {wait:?}; it must be from 1 millisecond to one hour"))
@@ -361,7 +349,7 @@ mod tests {
     fn events_are_kept_for_longer_than_they_are_claimed_and_delivered_again() {
         assert!(problem(good().claim(SECOND).keep(SECOND)).contains("claim time"));
         assert!(problem(good().redelivery_horizon(8 * 24 * 3_600 * SECOND)).contains("delivered again"));
-        assert!(problem(good().keep(LONGEST_KEEP + SECOND)).contains("ten years"));
+        assert!(problem(good().keep(crate::keep::LONGEST_KEEP + SECOND)).contains("ten years"));
         assert!(problem(good().claim(Duration::ZERO)).contains("claim time"));
         assert!(problem(good().claim(LONGEST_CLAIM + SECOND)).contains("claim time"));
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use super::config::{RedisInboxBuilder, Unreachable, keep_problem};
+use super::config::{RedisInboxBuilder, Unreachable};
 use super::guard::RedisGuard;
 use super::link::Links;
 use super::outcome::Kind;
 use super::script::{Begun, Claim, Marked, Verbs};
 use super::unmark::Unmark;
+use crate::keep::keep_problem;
 use crate::{ConsumerName, Delivery, Entry, Inbox, InboxError};
 
 /// An inbox on Redis. Clones share one connection, which is made anew when it breaks.

@@ -14,8 +14,6 @@ use crate::{DEFAULT_KEEP, Delivery, Entry, InboxError};
 
 /// The longest ending that is added to a table's name, for an index.
 const LONGEST_SUFFIX: &str = "_expires_idx";
-/// The longest time to keep an event: a hundred years, so that every database can say when it ends.
-pub(super) const LONGEST_KEEP: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// What becomes of a delivery while a transaction of another one has the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -222,7 +220,7 @@ impl InboxTables {
 
     /// Whether an event may be remembered for such a time.
     pub(super) fn check_keep(&self, keep: Duration) -> Result<(), InboxError> {
-        keep_problem(keep, LONGEST_KEEP, self.0.settings.redelivery_horizon)
+        keep_problem(keep, self.0.settings.redelivery_horizon)
             .map_or(Ok(()), |problem| Err(InboxError::Config(problem)))
     }
 }
@@ -296,7 +294,7 @@ impl InboxTablesBuilder {
                 "processed events are to be kept for {keep:?}; use a time of one second or more"
             )));
         }
-        if let Some(problem) = keep_problem(*keep, LONGEST_KEEP, self.settings.redelivery_horizon) {
+        if let Some(problem) = keep_problem(*keep, self.settings.redelivery_horizon) {
             return Err(InboxError::Config(problem));
         }
         Ok(InboxTables::new(self.settings))
