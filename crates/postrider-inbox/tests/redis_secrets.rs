@@ -3,50 +3,15 @@
 
 mod redis_support;
 
-use std::sync::{Arc, Mutex};
-
 use postrider_inbox::redis::Unreachable;
 use postrider_inbox::{Guard, Inbox, RedisInbox};
 use redis_support::*;
 use testkit::brokers::redis::Redis;
-
-/// The library writes to the `log` facade.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl log::Log for Log {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("log {} {}: {}\n", record.level(), record.target(), record.args());
-        self.0.lock().expect("not poisoned").push_str(&line);
-    }
-
-    fn flush(&self) {}
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use testkit::log::Log;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s16_s17_no_canary_is_seen_and_every_warning_is() {
-    let log = Log::default();
-    log::set_boxed_logger(Box::new(log.clone())).expect("the only one");
-    log::set_max_level(log::LevelFilter::Trace);
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).expect("the only one");
+    let log = Log::listen();
 
     let server = Redis::builder().password("canary-password").start().await.expect("Redis");
     command(&server, &["config", "set", "maxmemory-policy", "allkeys-lru"]).await;
@@ -75,7 +40,7 @@ async fn s16_s17_no_canary_is_seen_and_every_warning_is() {
     for text in &seen {
         assert!(!text.contains("canary"), "{text}");
     }
-    let log = log.0.lock().expect("not poisoned").clone();
+    let log = log.text();
     for wanted in [
         "connected to Redis",
         "maxmemory-policy is allkeys-lru",

@@ -4,29 +4,14 @@
 #[path = "support/rabbit.rs"]
 mod rabbit;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::{Outcome, Payload, Sink};
 use postrider_sinks::AmqpClient;
 use postrider_sinks::setting::Secret;
 use rabbit::{Plain, config, shared, unique};
+use testkit::log::Log;
 use testkit::sinks::of_payload;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// As the library writes bytes.
 fn in_numbers(text: &str) -> String {
@@ -39,11 +24,7 @@ async fn s16_s17_no_canary_is_seen() {
     let port = shared().await.server.port();
     let queue = unique("secrets");
     Plain::connect(port).await.declare(&queue).await;
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).expect("the only one");
+    let log = Log::listen();
 
     let mut seen = Vec::new();
     let mut wrong = config(port);
@@ -67,7 +48,7 @@ async fn s16_s17_no_canary_is_seen() {
     for text in &seen {
         assert!(!text.contains("canary"), "{text}");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("connected to the broker") && log.contains("TRACE"), "the log was listened to: {log}");
     let hidden = ["canary-payload", "canary-header", "canary-broker-password", "canary-wrong-password"];
     let found = log

@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,34 +11,7 @@ use postrider_sinks::Format;
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{HttpClient, HttpConfig, HttpSink};
 use support::{Received, Reply, Server, destination, local, message};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Some libraries write to the `log` facade instead.
-impl log::Log for Log {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("log {} {}: {}\n", record.level(), record.target(), record.args());
-        self.0.lock().expect("not poisoned").extend_from_slice(line.as_bytes());
-    }
-
-    fn flush(&self) {}
-}
+use testkit::log::Log;
 
 /// Every canary begins so.
 const CANARY: &str = "canary";
@@ -77,13 +48,7 @@ fn config(format: Format) -> HttpConfig {
 
 #[tokio::test]
 async fn s16_s17_no_canary_is_seen() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    log::set_boxed_logger(Box::new(log.clone())).expect("the only one");
-    log::set_max_level(log::LevelFilter::Trace);
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::listen();
 
     let mut seen = Vec::new();
     let server = Server::start(echo).await;
@@ -126,7 +91,7 @@ async fn s16_s17_no_canary_is_seen() {
     for text in &seen {
         assert!(!text.contains(CANARY) && !text.contains(&key), "{text}");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("TRACE") && log.contains("log DEBUG reqwest"), "the log was listened to: {log}");
     let found = log.lines().find(|line| line.contains(CANARY) || line.contains(&key));
     assert_eq!(found, None, "in the log");

@@ -4,9 +4,8 @@
 
 mod kafka_support;
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_support::{PATIENCE, Scene, config, kinds, messages, sink};
@@ -16,40 +15,13 @@ use postrider_sinks::setting::Secret;
 use postrider_sinks::{Format, SinkConfig};
 use testkit::brokers::kafka::{Credentials, Relay};
 use testkit::eventually;
+use testkit::log::Log;
 use testkit::sinks::of_payload;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The library that leads to librdkafka writes to the `log` facade.
-impl log::Log for Log {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("log {} {}: {}\n", record.level(), record.target(), record.args());
-        self.0.lock().expect("not poisoned").extend_from_slice(line.as_bytes());
-    }
-
-    fn flush(&self) {}
-}
 
 struct Authority {
     certificate: rcgen::Certificate,
@@ -140,13 +112,7 @@ fn user(config: &mut KafkaConfig, protocol: Protocol, password: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn identities_are_checked_and_nothing_secret_is_seen() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    tracing::subscriber::set_global_default(subscriber.with_writer(move || writer.clone()).finish())
-        .expect("the only one");
-    log::set_boxed_logger(Box::new(log.clone())).expect("the only one");
-    log::set_max_level(log::LevelFilter::Trace);
+    let log = Log::listen();
 
     let scene = Scene::new(1).await;
     if scene.kafka.is_real() {
@@ -159,7 +125,7 @@ async fn identities_are_checked_and_nothing_secret_is_seen() {
     passwords(&scene, broker, &mut seen).await;
     options(&scene, &mut seen);
     trouble(&scene, &mut seen).await;
-    seen.push(String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned());
+    seen.push(log.text());
     let all = seen.join("\n");
     assert!(all.contains("kafka-test") && all.contains("librdkafka: "), "there is a log");
     for line in all.lines() {

@@ -1,40 +1,21 @@
 //! S16, S17: passwords, tokens and payloads are in no log, error, outcome or debug output, whatever goes wrong.
 #![cfg(feature = "nats")]
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::{Payload, Sink};
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{NatsClient, NatsConfig};
 use testkit::brokers::nats::Nats;
+use testkit::log::Log;
 use testkit::sinks::{message, of_payload};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// The library prints the headers that it writes at its most talkative: that is documented, and nothing else is.
 const HEADERS: &str = "canary-header";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s16_s17_no_canary_is_seen() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).expect("the only one");
+    let log = Log::listen();
 
     let users = "authorization { users: [ { user: \"relay\", password: \"canary-password\" } ] }";
     let by_password = Nats::builder().line(users).start().await.expect("NATS");
@@ -77,7 +58,7 @@ async fn s16_s17_no_canary_is_seen() {
     for text in &seen {
         assert!(!text.contains("canary"), "{text}");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("write operation: CONNECT"), "logging in was listened to: {log}");
     let found = log.lines().find(|line| line.replace(HEADERS, "").contains("canary"));
     assert_eq!(found, None, "in the log");

@@ -5,8 +5,6 @@
 mod provider_server;
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::Sink;
@@ -15,34 +13,7 @@ use postrider_sinks::setting::Secret;
 use provider_server::{NUMBER_ID, SLACK_TOKEN, TELEGRAM_TOKEN, WHATSAPP_TOKEN, send, to};
 use serde_json::json;
 use support::{Received, Reply, Server};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Some libraries write to the `log` facade instead.
-impl log::Log for Log {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("log {} {}: {}\n", record.level(), record.target(), record.args());
-        self.0.lock().expect("not poisoned").extend_from_slice(line.as_bytes());
-    }
-
-    fn flush(&self) {}
-}
+use testkit::log::Log;
 
 /// Every canary has this, the tokens as well.
 const CANARY: &str = "canary";
@@ -94,13 +65,7 @@ const CASES: [&str; 16] = [
 
 #[tokio::test]
 async fn no_canary_is_seen_and_ids_are() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    log::set_boxed_logger(Box::new(log.clone())).expect("the only one");
-    log::set_max_level(log::LevelFilter::Trace);
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::listen();
 
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let mut seen = Vec::new();
@@ -142,7 +107,7 @@ async fn no_canary_is_seen_and_ids_are() {
     for text in &seen {
         assert!(!text.contains(CANARY), "{text}");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("TRACE") && log.contains("log DEBUG reqwest"), "the log was listened to: {log}");
     let found = log.lines().find(|line| line.contains(CANARY));
     assert!(found.is_none(), "{found:?}");

@@ -3,30 +3,15 @@
 
 mod pubsub_support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::{Payload, Sink};
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{Format, PubsubClient, PubsubConfig, SinkConfig};
 use pubsub_support::{Kind, Place};
+use testkit::log::Log;
 use testkit::sinks::of_payload;
 use tonic::Code;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Settings for the real service with a key that is none: nothing is sent anywhere.
 fn unusable() -> PubsubConfig {
@@ -44,11 +29,7 @@ fn unusable() -> PubsubConfig {
 
 #[tokio::test]
 async fn s16_s17_no_canary_is_seen() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::listen();
 
     let place = Place::start(Kind::Fake).await;
     place.fake().refuse_attribute("refused");
@@ -92,7 +73,7 @@ async fn s16_s17_no_canary_is_seen() {
     for text in &seen {
         assert!(!text.contains("canary"), "{text}");
     }
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("TRACE"), "the log was listened to");
     assert!(log.contains("Pub/Sub does not answer"), "the operator is told");
     assert_eq!(log.lines().find(|line| line.contains("canary")), None, "in the log");

@@ -8,8 +8,7 @@ mod aws;
 mod aws_script;
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_script::{Api, BOTH, http};
@@ -19,35 +18,8 @@ use postrider_core::{Outcome, Payload, Sink};
 use postrider_sinks::setting::Secret;
 use postrider_sinks::{SnsClient, SnsConfig, SqsClient, SqsConfig};
 use support::{Received, Reply, Server};
+use testkit::log::Log;
 use testkit::sinks::of_payload;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Some libraries write to the `log` facade instead.
-impl log::Log for Log {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("log {} {}: {}\n", record.level(), record.target(), record.args());
-        self.0.lock().expect("not poisoned").extend_from_slice(line.as_bytes());
-    }
-
-    fn flush(&self) {}
-}
 
 /// Answers with everything it was sent, as far as the case lets it.
 fn behave(api: Api, case: &str, request: &Received) -> Reply {
@@ -99,13 +71,7 @@ fn sink(api: Api, port: u16) -> (Arc<dyn Sink>, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s16_s17_no_canary_is_seen() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).expect("the only one");
-    log::set_boxed_logger(Box::new(log.clone())).expect("the only one");
-    log::set_max_level(log::LevelFilter::Trace);
+    let log = Log::listen();
 
     let mut seen = Vec::new();
     for api in BOTH {
@@ -130,7 +96,7 @@ async fn s16_s17_no_canary_is_seen() {
         assert!(!text.contains("canaryAccessKey") || text.starts_with("code: "), "{text}");
     }
     tracing::trace!("the end of the test");
-    let log = String::from_utf8_lossy(&log.0.lock().expect("not poisoned")).into_owned();
+    let log = log.text();
     assert!(log.contains("the end of the test"), "the log was listened to: {log}");
     let mut hidden = vec!["canary".to_owned(), STANDARD.encode("canary-payload"), "Signature=".to_owned()];
     hidden.push("canary-payload".bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", "));

@@ -15,6 +15,7 @@ pub mod conformance;
 pub mod crash;
 #[allow(missing_docs)] // the names are the promises
 pub mod inbox;
+pub mod log;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;

@@ -343,7 +343,7 @@ mod tests {
         let said = refused(InboxTables::builder().keep(hour).redelivery_horizon(hour * 2));
         assert!(said.contains("3600s") && said.contains("7200s") && said.contains("keep"), "{said}");
         assert!(InboxTables::builder().keep(hour).redelivery_horizon(hour).build().is_ok());
-        assert!(refused(InboxTables::builder().redelivery_horizon(DEFAULT_KEEP + hour)).contains("twice"));
+        assert!(refused(InboxTables::builder().redelivery_horizon(DEFAULT_KEEP + hour)).contains("handled again"));
         assert!(refused(InboxTables::builder().keep(Duration::ZERO)).contains("one second"));
         assert!(refused(InboxTables::builder().keep(Duration::MAX)).contains("years"));
     }
