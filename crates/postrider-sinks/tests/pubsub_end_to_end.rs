@@ -4,6 +4,7 @@
 mod pubsub_support;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -166,12 +167,15 @@ async fn r59_t25_a_key_arrives_in_its_order_through_failures() {
     let store = SqliteStore::open_with(options.clone(), Names::default()).await.expect("the file opens");
     store.migrate().await.expect("the migrations run");
     let producers = SqlitePool::connect_with(options).await.expect("the file opens");
-    let mut transaction = producers.begin().await.expect("a transaction");
-    for number in 0..150 {
-        let message = Message::json("shop", "order.placed", &number).key("k");
-        store.outbox().enqueue(&mut transaction, message).await.expect("enqueued");
-    }
-    transaction.commit().await.expect("committed");
+    let outbox = store.outbox().clone();
+    let enqueue = async |numbers: Range<u32>| {
+        let mut transaction = producers.begin_with("begin immediate").await.expect("a transaction");
+        for number in numbers {
+            let message = Message::json("shop", "order.placed", &number).key("k");
+            outbox.enqueue(&mut transaction, message).await.expect("enqueued");
+        }
+        transaction.commit().await.expect("committed");
+    };
 
     let mut config = place.config(true);
     (config.timeout, config.batch_messages) = (Duration::from_secs(8), 10);
@@ -181,9 +185,13 @@ async fn r59_t25_a_key_arrives_in_its_order_through_failures() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(dispatcher.build().expect("a dispatcher").run(stop.clone()));
     let patience = Duration::from_secs(30);
-    for (requests, code) in [(2, Code::Unavailable), (6, Code::DeadlineExceeded), (10, Code::PermissionDenied)] {
-        eventually(patience, || async { place.fake().requests().len() >= requests }).await;
+    let refused = || place.fake().requests().iter().filter(|request| !request.accepted).count();
+    for (part, code) in [Code::Unavailable, Code::DeadlineExceeded, Code::PermissionDenied].into_iter().enumerate() {
+        // The fault is there before the messages are, so that one of them meets it.
         place.fake().fail("k", code, 1);
+        let first = u32::try_from(part).expect("a number") * 50;
+        enqueue(first..first + 50).await;
+        eventually(patience, || async { refused() == part + 1 }).await;
     }
     let numbers = async || {
         let arrivals = place.arrivals().await;
@@ -193,7 +201,7 @@ async fn r59_t25_a_key_arrives_in_its_order_through_failures() {
     stop.cancel();
     let _ = running.await.expect("the dispatcher ends");
     assert_eq!(numbers().await, (0..150).collect::<Vec<_>>());
+    assert_eq!(refused(), 3, "each failure was met once");
     let requests = place.fake().requests();
-    assert_eq!(requests.iter().filter(|request| !request.accepted).count(), 3, "each failure was met");
     assert!(requests.len() < 50, "{} requests, with ten messages each", requests.len());
 }

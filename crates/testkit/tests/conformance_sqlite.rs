@@ -13,7 +13,7 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 /// For how long a producer waits for another one; longer than any promise lets it, but for the one that it gives up.
-const PRODUCERS_WAIT: Duration = Duration::from_secs(2);
+const PRODUCERS_WAIT: Duration = Duration::from_secs(10);
 
 struct OnSqlite {
     store: SqliteStore,
