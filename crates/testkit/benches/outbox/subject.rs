@@ -41,8 +41,9 @@ pub trait Subject {
     /// Fills an outbox.
     async fn fill(pool: &Self::Pool, store: &Self::Store, messages: usize) -> Result<()> {
         let payload = payload();
-        for _ in 0..messages / bare::BATCH {
-            let batch = (0..bare::BATCH).map(|_| Message::json("bench", "drain", &payload)).collect();
+        for at in (0..messages).step_by(bare::BATCH) {
+            let size = bare::BATCH.min(messages - at);
+            let batch = (0..size).map(|_| Message::json("bench", "drain", &payload)).collect();
             Self::enqueue(pool, store, batch).await?;
         }
         Ok(())
