@@ -8,7 +8,7 @@ const MAX_IDENTIFIER: usize = 63;
 /// The longest ending that is added to the table's name, for an index or constraint.
 const LONGEST_TABLE_SUFFIX: &str = "_headers_check";
 /// The longest ending that is added to the prefix, for a function or table.
-const LONGEST_PREFIX_SUFFIX: &str = "migrations";
+const LONGEST_PREFIX_SUFFIX: &str = "changelog_stamp";
 
 /// Where an outbox lives in its database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -114,7 +114,7 @@ mod tests {
     fn a_name_that_would_be_cut_off_is_refused() {
         assert!(matches!(Names::new("s", "p", &"t".repeat(50)), Err(InvalidName::TooLong { what: "table", .. })));
         assert!(matches!(Names::new(&"s".repeat(64), "p", "t"), Err(InvalidName::TooLong { what: "schema", .. })));
-        assert!(matches!(Names::new("s", &"p".repeat(54), "t"), Err(InvalidName::TooLong { what: "prefix", .. })));
+        assert!(matches!(Names::new("s", &"p".repeat(49), "t"), Err(InvalidName::TooLong { what: "prefix", .. })));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::statements::render;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
@@ -23,6 +23,11 @@ const MIGRATIONS: [Migration; 4] = [
         version: 4,
         name: "order_by_key",
         template: include_str!("../../sql/mysql/migrations/0004_order_by_key.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "changelog",
+        template: include_str!("../../sql/mysql/migrations/0005_changelog.sql"),
     },
 ];
 

@@ -431,7 +431,8 @@ fn lock(names: &Names, purpose: &str) -> String {
 }
 
 /// Puts names and fragments into a template, and leaves its header comment out.
-pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+#[doc(hidden)]
+pub fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
     render_in(names.schema(), names, template, own)
 }
 
@@ -447,6 +448,10 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{table}", within(name)),
         ("{migrations}", within(&format!("{prefix}migrations"))),
         ("{audit}", within(&format!("{prefix}audit"))),
+        ("{changelog}", within(&format!("{prefix}changelog"))),
+        ("{changelog_uow}", format!("`{prefix}changelog_uow`")),
+        ("{settings}", within(&format!("{prefix}settings"))),
+        ("{cursors}", within(&format!("{prefix}cursors"))),
         ("{replayed}", REPLAYED.to_owned()),
         ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),

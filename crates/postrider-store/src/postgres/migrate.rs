@@ -12,7 +12,7 @@ use super::statements::{bell, render, schema};
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/postgres/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
@@ -24,6 +24,11 @@ const MIGRATIONS: [Migration; 4] = [
         version: 4,
         name: "order_by_key",
         template: include_str!("../../sql/postgres/migrations/0004_order_by_key.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "changelog",
+        template: include_str!("../../sql/postgres/migrations/0005_changelog.sql"),
     },
 ];
 

@@ -332,7 +332,8 @@ returning {claimed}",
 ];
 
 /// Puts names and fragments into a template, and leaves its header comment out.
-pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+#[doc(hidden)]
+pub fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
     let (schema, prefix, name) = (schema(names), names.prefix(), names.table());
     let values = [
         ("{table}", format!("\"{schema}\".\"{name}\"")),
@@ -343,6 +344,11 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{migrations}", format!("\"{schema}\".\"{prefix}migrations\"")),
         ("{audit}", format!("\"{schema}\".\"{prefix}audit\"")),
         ("{audit_numbers}", format!("\"{schema}\".\"{prefix}audit_no\"")),
+        ("{changelog}", format!("\"{schema}\".\"{prefix}changelog\"")),
+        ("{changelog_uow}", format!("\"{prefix}changelog_uow\"")),
+        ("{changelog_stamp}", format!("\"{prefix}changelog_stamp\"")),
+        ("{settings}", format!("\"{schema}\".\"{prefix}settings\"")),
+        ("{cursors}", format!("\"{schema}\".\"{prefix}cursors\"")),
         ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{bell}", bell(names)),

@@ -13,13 +13,18 @@ use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
 /// A version is the same thing on every database, so there is no second one here: SQLite has no functions for producers.
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/sqlite/migrations/0001_outbox.sql") },
     Migration { version: 3, name: "audit", template: include_str!("../../sql/sqlite/migrations/0003_audit.sql") },
     Migration {
         version: 4,
         name: "order_by_key",
         template: include_str!("../../sql/sqlite/migrations/0004_order_by_key.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "changelog",
+        template: include_str!("../../sql/sqlite/migrations/0005_changelog.sql"),
     },
 ];
 

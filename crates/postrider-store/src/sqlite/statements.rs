@@ -371,7 +371,8 @@ fn next_lane(namespace: &str, topic: &str, tenant: &str) -> String {
 }
 
 /// Puts names and fragments into a template, and leaves its header comment out.
-pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
+#[doc(hidden)]
+pub fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
     let (prefix, name) = (names.prefix(), names.table());
     // SQLite knows attached databases by such names; there is none, and the error says so.
     let schema = names.schema().map(|schema| format!("\"{schema}\".")).unwrap_or_default();
@@ -380,6 +381,9 @@ pub(super) fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> Str
         ("{clock}", format!("{schema}\"{prefix}clock\"")),
         ("{migrations}", format!("{schema}\"{prefix}migrations\"")),
         ("{audit}", format!("{schema}\"{prefix}audit\"")),
+        ("{changelog}", format!("{schema}\"{prefix}changelog\"")),
+        ("{settings}", format!("{schema}\"{prefix}settings\"")),
+        ("{cursors}", format!("{schema}\"{prefix}cursors\"")),
         ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{uuid_pattern}", uuid_pattern()),
