@@ -316,6 +316,8 @@ fn texts_nest_as_deeply_as_they_may_and_no_deeper() {
     assert!(refused(&objects).contains("deep"));
     let meta = format!(r#"{{"json":1,"meta":{{"values":{}1{}}}}}"#, "{\"a\":".repeat(100_000), "}".repeat(100_000));
     assert!(refused(&meta).contains("deep"));
+    let words = "[{\"\\".repeat(DEEPEST_TEXT);
+    assert_eq!(decode(&encode(&words.as_str().into())), Ok(words.into()), "brackets in text do not count");
 }
 
 #[test]
