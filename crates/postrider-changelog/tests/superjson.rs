@@ -195,19 +195,22 @@ fn what_has_no_value_here_is_refused_by_name_and_path() {
 
 #[test]
 fn what_javascript_refuses_is_refused_here() {
+    // All that is named is there, so that it is the name that is refused.
+    let time = "\"2024-01-01T00:00:00.000Z\"";
+    let json = format!(r#"{{"a":{{"constructor":{time}}},"prototype":{{"a":{time}}},"__proto__":{time},"t":{time}}}"#);
     let metas = [
         r#"{"values":{"__proto__":["Date"]},"v":1}"#,
         r#"{"values":{"a.constructor":["Date"]},"v":1}"#,
         r#"{"values":{"prototype.a":["Date"]},"v":1}"#,
-        r#"{"values":{"a":["set",{"__proto__":["Date"]}]},"v":1}"#,
-        r#"{"referentialEqualities":{"a":["__proto__"]},"v":1}"#,
-        r#"{"referentialEqualities":{"constructor":["a"]},"v":1}"#,
-        r#"{"values":{"a":["nonsense"]},"v":1}"#,
-        r#"{"values":{"a":[["nonsense","x"]]},"v":1}"#,
-        r#"{"values":{"a":[["class","X"]]},"v":1}"#,
-        r#"{"values":{"a\\b":["Date"]},"v":1}"#,
+        r#"{"values":{"a":{"constructor":["Date"]}},"v":1}"#,
+        r#"{"referentialEqualities":{"t":["__proto__"]},"v":1}"#,
+        r#"{"referentialEqualities":{"a.constructor":["t"]},"v":1}"#,
+        r#"{"values":{"t":["nonsense"]},"v":1}"#,
+        r#"{"values":{"t":[["nonsense","x"]]},"v":1}"#,
+        r#"{"values":{"t":[["class","X"]]},"v":1}"#,
+        r#"{"values":{"t\\b":["Date"]},"v":1}"#,
     ];
-    let texts = metas.map(|meta| format!(r#"{{"json":{{"a":["2024-01-01T00:00:00.000Z"]}},"meta":{meta}}}"#));
+    let texts = metas.map(|meta| format!(r#"{{"json":{json},"meta":{meta}}}"#));
     let refused = ask(&json!({ "do": "refuses", "texts": texts }));
     for (text, refused) in texts.iter().zip(refused.as_array().expect("a list")) {
         assert_eq!(refused, true, "JavaScript reads {text}");
