@@ -13,7 +13,7 @@ use crate::{InvalidSuperjson, Value, Versionstamp};
 /// The version of the form.
 const VERSION: i64 = 1;
 /// The only key of an object that stands for the external id of a reference.
-const PLACEHOLDER: &str = "__fragno_ref";
+pub(crate) const PLACEHOLDER: &str = "__fragno_ref";
 
 /// The mutations of one unit of work, in the order in which they were recorded.
 #[derive(Debug, Clone, PartialEq)]

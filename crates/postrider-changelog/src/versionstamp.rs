@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn s1_a_stamp_has_the_bytes_that_foundationdb_gives_it(version in version(), user in user_version()) {
+        fn s1_11_a_stamp_has_the_bytes_that_foundationdb_gives_it(version in version(), user in user_version()) {
             let stamp = stamp(version, user);
             let bytes = laid_out(&BigUint::from(version), user);
             prop_assert_eq!(stamp.as_bytes(), &bytes);
@@ -225,7 +225,7 @@ mod tests {
         }
 
         #[test]
-        fn s1_bytes_and_text_compare_like_transaction_and_user_version(
+        fn s1_13_bytes_and_text_compare_like_transaction_and_user_version(
             one in (version(), user_version()),
             other in prop_oneof![(version(), user_version()).prop_map(Some), Just(None)],
             near in (-2_i128..=2, user_version()),
@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn s1_a_stamp_is_read_as_it_was_written(bytes in any::<[u8; 12]>()) {
+        fn s1_11_a_stamp_is_read_as_it_was_written(bytes in any::<[u8; 12]>()) {
             let stamp = Versionstamp::from_bytes(bytes);
             let text = stamp.to_string();
             let digits: String = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15])
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn s1_stamps_are_reckoned_through_both_versions(
+        fn s1_11_stamps_are_reckoned_through_both_versions(
             version in version(),
             user in user_version(),
             count in prop_oneof![0_u128..200_000, version(), any::<u128>()],
@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn s1_transaction_versions_are_reckoned_and_read_over_80_bits(
+        fn s1_8_transaction_versions_are_reckoned_and_read_over_80_bits(
             version in version(),
             count in prop_oneof![version(), any::<u128>()],
         ) {
@@ -288,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn s1_no_text_is_too_odd_to_be_read_as_a_stamp(text in any::<String>(), hex in "[0-9a-fA-F+é]{22,25}") {
+        fn s1_48_no_text_is_too_odd_to_be_read_as_a_stamp(text in any::<String>(), hex in "[0-9a-fA-F+é]{22,25}") {
             for text in [text, hex] {
                 if let Ok(stamp) = text.parse::<Versionstamp>() {
                     prop_assert_eq!(stamp.to_string(), text.to_lowercase());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_a_user_version_carries_into_the_transaction_version() {
+    fn s1_12_a_user_version_carries_into_the_transaction_version() {
         assert_eq!(stamp(1, u16::MAX).checked_add(1), Some(stamp(2, 0)));
         assert_eq!(stamp(2, 0).checked_sub(1), Some(stamp(1, u16::MAX)));
         assert_eq!(stamp(u128::from(u64::MAX), u16::MAX).checked_add(1), Some(stamp(1 << 64, 0)));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_a_transaction_version_has_80_bits() {
+    fn s1_8_a_transaction_version_has_80_bits() {
         assert_eq!(TransactionVersion::new(1 << 80), None);
         assert_eq!(TransactionVersion::new((1 << 80) - 1), Some(TransactionVersion::MAX));
         assert_eq!(TransactionVersion::MAX.to_string(), "1208925819614629174706175");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_a_text_that_is_no_stamp_is_refused_with_the_reason() {
+    fn s1_48_a_text_that_is_no_stamp_is_refused_with_the_reason() {
         let read = |text: &str| text.parse::<Versionstamp>();
         assert_eq!(read(""), Err(InvalidVersionstamp::Length(0)));
         assert_eq!(read("00000000000000000001000"), Err(InvalidVersionstamp::Length(23)));
