@@ -1,7 +1,10 @@
 //! What a changelog promises, on every database, by the ids of the first seed's requirements.
 
 pub mod enablement;
+pub mod migration;
 pub mod payload;
+pub mod table;
+pub mod versionstamp;
 
 /// Makes one test per promise for a scene.
 #[macro_export]
@@ -15,7 +18,35 @@ macro_rules! changelog_promises {
             enablement::s1_6_a_unit_of_work_leaves_one_entry_however_many_rows_it_changes
             enablement::s1_7_entries_are_kept_whatever_the_store_purges
 
+            versionstamp::s1_8_the_counter_is_an_unsigned_integer_in_the_settings
+            versionstamp::s1_8_11_versions_go_beyond_64_bits
+            versionstamp::s1_8_45_the_last_version_is_used_and_then_no_more
+            versionstamp::s1_9_19_the_first_version_is_1
+            versionstamp::s1_9_19_of_sixteen_first_users_each_has_a_version_of_its_own
+            versionstamp::s1_10_who_has_reserved_keeps_other_writers_waiting_until_the_commit
+            versionstamp::s1_11_a_stamp_is_ten_bytes_of_version_and_two_of_user_version
+            versionstamp::s1_12_35_mutations_are_numbered_from_zero_and_the_entry_has_zero
+            versionstamp::s1_13_the_order_of_stamps_is_the_order_of_commits
+            versionstamp::s1_13_a_transaction_with_an_older_snapshot_is_refused_or_in_order
+            versionstamp::s1_13_who_waits_under_a_stricter_isolation_gets_a_conflict_or_the_next_version
+            versionstamp::s1_14_a_rollback_gives_the_version_back
+            versionstamp::s1_15_16_17_18_each_database_has_a_strategy_of_its_own
+            versionstamp::s1_17_a_unit_of_work_has_the_right_to_write_before_it_reads
+            versionstamp::s1_18_19_an_older_insert_id_of_the_connection_does_not_disturb
+
+            table::s1_20_28_29_an_entry_has_these_columns_and_no_others
+            table::s1_20_an_entry_has_an_id_of_its_own
+            table::s1_21_26_27_stamps_and_ids_of_units_of_work_are_unique_and_indexed
+            table::s1_22_an_entry_has_the_id_of_its_unit_of_work
+            table::s1_23_24_payload_and_references_are_json
+            table::s1_25_an_entry_has_the_databases_time
+
             payload::s1_30_an_entry_says_what_the_tables_hold
+
+            migration::s1_46_without_the_tables_a_unit_of_work_fails_and_nothing_is_written
+            migration::s1_46_without_the_table_of_entries_the_rows_are_rolled_back
+            migration::s1_58_the_tables_come_with_version_5_of_the_schema
+            migration::s1_59_who_does_not_switch_it_on_notices_nothing
         }
     };
     ($scene:ty: $($module:ident::$promise:ident)*) => {
