@@ -4,6 +4,7 @@ pub mod enablement;
 pub mod migration;
 pub mod payload;
 pub mod table;
+pub mod values;
 pub mod versionstamp;
 
 /// Makes one test per promise for a scene.
@@ -42,6 +43,25 @@ macro_rules! changelog_promises {
             table::s1_25_an_entry_has_the_databases_time
 
             payload::s1_30_an_entry_says_what_the_tables_hold
+            payload::s1_30_31_32_33_mutations_have_the_form_of_version_1
+            payload::s1_34_mutations_are_in_the_order_in_which_they_were_recorded
+            payload::s1_36_checks_are_not_told
+            payload::s1_37_internal_tables_are_written_and_not_told_of
+            payload::s1_37_postriders_own_tables_are_not_told_of
+            payload::s1_28_38_each_mutation_has_the_namespace_of_its_schema
+            payload::s1_42_names_are_those_that_users_see
+            payload::s1_43_65536_mutations_have_stamps
+            payload::s1_43_one_mutation_more_is_refused_before_any_sql
+            payload::s1_43_a_unit_of_work_of_65536_mutations_is_committed
+            payload::s1_47_what_cannot_be_written_is_refused_before_any_sql
+
+            values::s1_40_41_the_payload_says_what_the_table_holds
+            values::s1_40_41_values_arrive_as_they_were_given
+            values::s1_41_the_payload_is_superjson_and_references_are_plain_json
+            values::s1_40_numbers_that_are_not_finite_are_refused_where_they_cannot_be_stored
+            values::s1_40_defaults_and_the_databases_time_are_told
+            values::s1_40_a_value_becomes_null
+            values::s1_40_47_a_time_that_a_database_cannot_hold_is_refused
 
             migration::s1_46_without_the_tables_a_unit_of_work_fails_and_nothing_is_written
             migration::s1_46_without_the_table_of_entries_the_rows_are_rolled_back
