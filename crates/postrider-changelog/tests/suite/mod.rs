@@ -1,8 +1,10 @@
 //! What a changelog promises, on every database, by the ids of the first seed's requirements.
 
 pub mod enablement;
+pub mod flow;
 pub mod migration;
 pub mod payload;
+pub mod references;
 pub mod table;
 pub mod values;
 pub mod versionstamp;
@@ -62,6 +64,26 @@ macro_rules! changelog_promises {
             values::s1_40_defaults_and_the_databases_time_are_told
             values::s1_40_a_value_becomes_null
             values::s1_40_47_a_time_that_a_database_cannot_hold_is_refused
+
+            flow::s1_44_rows_and_entry_are_committed_together
+            flow::s1_44_a_caller_who_rolls_back_leaves_nothing
+            flow::s1_45_an_older_version_is_a_conflict_and_nothing_is_written
+            flow::s1_45_of_two_checked_updates_at_once_one_is_a_conflict
+            flow::s1_45_a_check_holds_until_the_commit
+            flow::s1_45_a_row_that_is_not_there_fails_the_unit_of_work
+            flow::s1_45_a_constraint_fails_the_unit_of_work
+            flow::s1_45_an_error_leaves_connections_that_can_be_used
+            flow::s1_22_a_unit_of_work_is_committed_once
+            flow::s1_22_of_two_units_of_work_with_one_id_one_is_committed
+            flow::s1_22_ids_of_units_of_work_are_the_same_only_if_every_character_is
+            flow::s1_39_ids_that_were_created_are_answered
+
+            references::s1_39_52_an_external_id_is_told_as_it_is
+            references::s1_53_54_an_internal_id_becomes_a_placeholder
+            references::s1_55_internal_ids_are_nowhere_in_an_entry
+            references::s1_56_a_row_of_the_same_unit_of_work_is_found
+            references::s1_57_a_reference_to_nothing_fails_the_unit_of_work
+            references::s1_52_a_reference_may_be_null
 
             migration::s1_46_without_the_tables_a_unit_of_work_fails_and_nothing_is_written
             migration::s1_46_without_the_table_of_entries_the_rows_are_rolled_back

@@ -60,6 +60,15 @@ fn null_is_told(kind: Kind, column: &str) -> bool {
     !(kind == Kind::Sqlite && matches!(column, "float" | "binary"))
 }
 
+/// The same for values that were read: no bytes may be null, and the last digit of very large and very small numbers differs.
+fn is_told(kind: Kind, column: &str, value: &Value) -> bool {
+    match (kind, column, value) {
+        (Kind::Sqlite, "binary", Value::Bytes(bytes)) => !bytes.is_empty(),
+        (Kind::Sqlite, "float", Value::Number(number)) => *number == 0.0 || (1e-100..1e100).contains(&number.abs()),
+        _ => true,
+    }
+}
+
 fn date(text: &str) -> Value {
     text.parse::<Date>().expect("it is a time").into()
 }
@@ -156,6 +165,7 @@ pub async fn s1_40_41_the_payload_says_what_the_table_holds<S: Scene>() {
             Operation::Update { set, .. } => set,
             other => panic!("{other:?} was not recorded"),
         };
+        let values = values.into_iter().filter(|(column, value)| is_told(S::KIND, column, value));
         for (column, value) in values {
             let sql = format!("select {} from kinds where id = '{}'", told::<S>(&column), mutation.external_id);
             let cell = scene.rows(&sql).await.remove(0).remove(0);
@@ -172,6 +182,9 @@ pub async fn s1_40_41_values_arrive_as_they_were_given<S: Scene>() {
     for (column, values) in cases(S::KIND) {
         for value in values {
             // These are rounded or written anew by the database, and SQLite knows one zero.
+            if !is_told(S::KIND, column, &value) {
+                continue;
+            }
             let zero = matches!(value, Value::Number(number) if number == 0.0 || number.is_nan());
             if matches!(column, "uuid" | "decimal" | "second") || column == "float" && zero {
                 continue;
