@@ -2,9 +2,12 @@
 
 pub mod enablement;
 pub mod flow;
+pub mod identifiers;
 pub mod migration;
+pub mod own;
 pub mod payload;
 pub mod references;
+pub mod retrieval;
 pub mod table;
 pub mod values;
 pub mod versionstamp;
@@ -78,6 +81,16 @@ macro_rules! changelog_promises {
             flow::s1_22_ids_of_units_of_work_are_the_same_only_if_every_character_is
             flow::s1_39_ids_that_were_created_are_answered
 
+            retrieval::s1_48_entries_are_listed_in_their_order
+            retrieval::s1_48_a_page_has_a_limit
+            retrieval::s1_49_only_entries_strictly_after_a_stamp_are_listed
+            retrieval::s1_51_reading_changes_nothing
+            retrieval::s1_49_who_follows_sees_every_entry_once
+            retrieval::s1_51_a_cursor_of_another_database_is_refused
+            retrieval::s1_51_a_cursor_from_after_a_restored_backup_is_refused
+            retrieval::s1_48_the_newest_entry_is_the_head
+            retrieval::s1_48_an_entry_is_read_as_it_was_written
+
             references::s1_39_52_an_external_id_is_told_as_it_is
             references::s1_53_54_an_internal_id_becomes_a_placeholder
             references::s1_55_internal_ids_are_nowhere_in_an_entry
@@ -85,10 +98,18 @@ macro_rules! changelog_promises {
             references::s1_57_a_reference_to_nothing_fails_the_unit_of_work
             references::s1_52_a_reference_may_be_null
 
+            identifiers::s1_42_odd_names_work_and_inject_nothing
+            identifiers::s1_42_names_that_no_database_has_are_refused
+
             migration::s1_46_without_the_tables_a_unit_of_work_fails_and_nothing_is_written
             migration::s1_46_without_the_table_of_entries_the_rows_are_rolled_back
             migration::s1_58_the_tables_come_with_version_5_of_the_schema
             migration::s1_59_who_does_not_switch_it_on_notices_nothing
+
+            own::s1_41_an_own_entry_may_hold_everything_that_superjson_has
+            own::s1_14_44_an_own_entry_is_rolled_back_with_its_transaction
+            own::s1_5_an_own_entry_is_not_written_while_it_is_off
+            own::s1_22_47_an_own_entry_says_something_under_an_id_of_its_own
         }
     };
     ($scene:ty: $($module:ident::$promise:ident)*) => {
