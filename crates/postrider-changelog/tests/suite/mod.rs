@@ -1,5 +1,6 @@
 //! What a changelog promises, on every database, by the ids of the first seed's requirements.
 
+pub mod consumers;
 pub mod enablement;
 pub mod flow;
 pub mod identifiers;
@@ -105,6 +106,19 @@ macro_rules! changelog_promises {
             migration::s1_46_without_the_table_of_entries_the_rows_are_rolled_back
             migration::s1_58_the_tables_come_with_version_5_of_the_schema
             migration::s1_59_who_does_not_switch_it_on_notices_nothing
+
+            consumers::s1_51_a_named_consumer_goes_on_where_it_was
+            consumers::s1_51_one_process_at_a_time_has_the_lease
+            consumers::s1_51_another_process_takes_over_when_the_lease_has_ended
+            consumers::s1_51_a_lease_ends_by_itself
+            consumers::s1_51_a_lease_is_renewed
+            consumers::s1_51_a_place_is_committed_with_the_consumers_own_effect
+            consumers::s1_51_a_consumer_is_reset_and_forgotten
+            consumers::s1_51_operators_see_who_is_held_back
+            consumers::s1_51_a_new_consumer_begins_where_it_is_told
+            consumers::s1_51_a_consumer_waits_for_new_entries
+            consumers::s1_51_names_and_times_of_consumers_are_checked
+            consumers::s1_51_a_consumer_whose_entry_was_lost_is_told_so
 
             own::s1_41_an_own_entry_may_hold_everything_that_superjson_has
             own::s1_14_44_an_own_entry_is_rolled_back_with_its_transaction
