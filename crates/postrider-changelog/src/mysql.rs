@@ -14,7 +14,7 @@ use sqlx::{MySql, MySqlConnection};
 
 use crate::TransactionVersion;
 use crate::schema::ColumnKind;
-use crate::sql::{Dialect, Failed, Kind, Statements, Templates, run_with_sqlx, templates};
+use crate::sql::{Dialect, Failed, Kind, Query, Statements, Templates, bound, run_with_sqlx, templates};
 
 const DUPLICATE_KEY: u16 = 1062;
 
@@ -75,6 +75,11 @@ impl Dialect for MySql {
     }
 
     run_with_sqlx!(MySqlConnection);
+
+    async fn insert(connection: &mut MySqlConnection, query: &Query) -> Result<(u64, Option<u64>), Failed> {
+        let done = bound!(query).execute(connection).await.map_err(Self::failed)?;
+        Ok((done.rows_affected(), Some(done.last_insert_id()).filter(|id| *id > 0)))
+    }
 
     async fn reserve(
         connection: &mut MySqlConnection,

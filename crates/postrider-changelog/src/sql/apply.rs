@@ -116,7 +116,7 @@ impl<DB: Dialect> Doing<'_, DB> {
         match &operation.verb {
             Verb::Create(columns) => {
                 let columns: Vec<_> = columns.iter().enumerate().collect();
-                let rows = self.write(operation, &columns, None, tell).await?;
+                let rows = self.write(at, operation, &columns, None, tell).await?;
                 let row = rows.ok_or_else(|| {
                     Failed::unreadable(format!(
                         "a row of {:?} was not written; look for a trigger",
@@ -127,7 +127,7 @@ impl<DB: Dialect> Doing<'_, DB> {
             }
             Verb::Update { set, version } => {
                 let columns: Vec<_> = set.iter().map(|(at, written)| (*at, written)).collect();
-                let row = self.write(operation, &columns, Some(*version), tell).await?;
+                let row = self.write(at, operation, &columns, Some(*version), tell).await?;
                 let row = row.ok_or_else(|| gone(operation, *version))?;
                 self.done(at, operation, &columns, row)
             }
@@ -166,6 +166,7 @@ impl<DB: Dialect> Doing<'_, DB> {
     /// written, as far as they are needed. `None` if there was no such row.
     async fn write(
         &mut self,
+        at: usize,
         operation: &Recorded,
         columns: &[(usize, &Written)],
         update: Option<Option<i64>>,
@@ -198,11 +199,14 @@ impl<DB: Dialect> Doing<'_, DB> {
             }
         };
         let read = read::<DB>(&operation.table, columns);
+        let failed = |failed| not_written(at, operation, columns, failed);
         if DB::RETURNING {
             sql = format!("{sql} returning {read}");
-            return Ok(self.fetch(&draft.finish(sql, self.persistent)).await?.pop());
+            let query = draft.finish(sql, self.persistent);
+            return Ok(DB::fetch(self.connection, &query).await.map_err(failed)?.pop());
         }
-        if self.execute(&draft.finish(sql, self.persistent)).await? == 0 {
+        let query = draft.finish(sql, self.persistent);
+        if DB::execute(self.connection, &query).await.map_err(failed)? == 0 {
             return Ok(None);
         }
         let by_external = columns.iter().any(|(_, written)| matches!(written, Written::ByExternal(_)));
@@ -376,6 +380,19 @@ fn gone(operation: &Recorded, version: Option<i64>) -> ChangelogError {
 
 fn unresolved(operation: usize, column: &Column, target: &Table) -> ChangelogError {
     ChangelogError::Unresolved { operation, column: column.name.clone(), table: target.name().to_owned() }
+}
+
+/// Why a row was not written: a reference by an external id that nobody has is null, which its column may refuse.
+fn not_written(at: usize, operation: &Recorded, columns: &[(usize, &Written)], failed: Failed) -> ChangelogError {
+    for (place, written) in columns {
+        let column = &operation.table.declared().columns[*place];
+        if let (Written::ByExternal(_), ColumnKind::Reference(target)) = (written, column.kind)
+            && failed.is_null_in(&column.physical)
+        {
+            return unresolved(at, column, &operation.table.target(target));
+        }
+    }
+    failed.of_application()
 }
 
 /// A table as the database calls it.

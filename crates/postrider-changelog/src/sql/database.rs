@@ -78,6 +78,14 @@ pub(crate) mod sealed {
             query: &Query,
         ) -> impl Future<Output = Result<u64, Failed>> + Send;
 
+        /// Inserts a row; answers how many were written, and the number that the database has counted for it, if it says so.
+        fn insert(
+            connection: &mut Self::Connection,
+            query: &Query,
+        ) -> impl Future<Output = Result<(u64, Option<u64>), Failed>> + Send {
+            async { Ok((Self::execute(connection, query).await?, None)) }
+        }
+
         /// Takes the next transaction version and answers it, or `None` if there is none left, with the time in
         /// milliseconds since 1970.
         fn reserve(

@@ -65,6 +65,18 @@ impl Failed {
         Self::new(Kind::Refused, what.into())
     }
 
+    /// Whether the column of this name was to be null and cannot be.
+    pub(crate) fn is_null_in(&self, column: &str) -> bool {
+        let error = self.source.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+        error.is_some_and(|error| {
+            let message = error.message();
+            // PostgreSQL and MySQL have the name in quotes, and SQLite has it after that of the table.
+            let named = [format!("\"{column}\""), format!("'{column}'")].iter().any(|name| message.contains(name))
+                || message.ends_with(&format!(".{column}"));
+            error.kind() == sqlx::error::ErrorKind::NotNullViolation && named
+        })
+    }
+
     /// An error of a statement about the application's own tables: what is missing there is not ours to migrate.
     pub(crate) fn of_application(self) -> ChangelogError {
         match self.kind {
