@@ -24,8 +24,8 @@ impl Config {
     /// Whether messages of a source are taken: not if it is there for its changelog only.
     pub fn dispatches(&self, name: &str) -> bool {
         let Some(source) = self.source.get(name) else { return false };
-        let read = source.changelog.enabled
-            && (source.changelog.serve || self.changelog_routes_of(name).next().is_some());
+        let read =
+            source.changelog.enabled && (source.changelog.serve || self.changelog_routes_of(name).next().is_some());
         !read || self.routes_of(name).next().is_some()
     }
 }

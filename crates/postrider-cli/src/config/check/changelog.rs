@@ -52,7 +52,10 @@ impl Check<'_> {
             route.changelog && route.source.as_ref().is_some_and(|name| KeyPath::from(["source", name]) == *source_path)
         };
         if !source.changelog.serve && !self.config.route.iter().any(|route| of_source(&route)) {
-            self.warn(path.key("enabled"), "nobody reads it; add a [[route]] with changelog = true, or set serve = true");
+            self.warn(
+                path.key("enabled"),
+                "nobody reads it; add a [[route]] with changelog = true, or set serve = true",
+            );
         }
         if source.changelog.serve && !admin.enabled {
             self.warn(path.key("serve"), "there is no admin endpoint to serve it; set admin.enabled = true");
@@ -85,7 +88,9 @@ impl Check<'_> {
             }
             Some(name) => {
                 if self.config.source.get(name).is_some_and(|source| !source.changelog.enabled) {
-                    let said = format!("the changelog of source {name:?} is not read; set source.{name}.changelog.enabled = true");
+                    let said = format!(
+                        "the changelog of source {name:?} is not read; set source.{name}.changelog.enabled = true"
+                    );
                     self.refuse(path.key("source"), &said);
                 }
             }
@@ -104,11 +109,12 @@ impl Check<'_> {
 
     /// Two routes with one position would take entries from each other.
     fn one_position(&mut self, at: usize, route: &Route) {
-        let same = |earlier: &Route| {
-            earlier.changelog && earlier.name == route.name && self.share_changelog(earlier, route)
-        };
+        let same =
+            |earlier: &Route| earlier.changelog && earlier.name == route.name && self.share_changelog(earlier, route);
         if let Some(earlier) = self.config.route[..at].iter().position(same) {
-            let said = format!("route[{earlier}] has the same name and changelog, so one of the two would get nothing; choose another name");
+            let said = format!(
+                "route[{earlier}] has the same name and changelog, so one of the two would get nothing; choose another name"
+            );
             self.refuse(KeyPath::from(["route"]).index(at).key("name"), &said);
         }
     }
