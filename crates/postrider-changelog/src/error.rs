@@ -14,6 +14,12 @@ pub enum ChangelogError {
     /// The unit of work, or what was asked for, cannot be done by anybody. Refused before any SQL.
     #[error("{0}")]
     Invalid(String),
+    /// A transaction has stamps for 65,536 mutations. Refused before any SQL.
+    #[error("a unit of work has {count} mutations, and a transaction has stamps for 65536; split it")]
+    TooManyMutations {
+        /// How many there are.
+        count: usize,
+    },
     /// A row has another version than the unit of work expects, or is gone. Read it again and decide anew.
     #[error(
         "{table} {external_id:?} is not at version {version} any more, or is gone; read it again and repeat the unit of work"

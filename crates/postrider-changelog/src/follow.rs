@@ -56,11 +56,17 @@ impl Following {
                 tokio::time::sleep(self.config.poll_interval).await;
             }
             let page = self.reader.list(self.after, self.config.page).await?;
-            self.after = page.next.into();
+            // A stamp that lies ahead of the newest entry is waited for.
+            if !page.entries.is_empty() {
+                self.after = page.next.into();
+            }
             self.wait = !page.more;
             let store = page.store;
-            self.read =
-                page.entries.into_iter().map(|entry| (Cursor::at(store, &entry), entry)).map(|(c, e)| (e, c)).collect();
+            let with_cursor = |entry: Entry| {
+                let cursor = Cursor::at(store, &entry);
+                (entry, cursor)
+            };
+            self.read = page.entries.into_iter().map(with_cursor).collect();
         }
     }
 }

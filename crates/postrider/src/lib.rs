@@ -58,11 +58,14 @@
 //! | `provider` | `sinks`: adapters for Slack, Telegram, WhatsApp, and for your own |
 //! | `inbox` | `inbox`: the consumer's side, on every database whose feature is on, and in memory with `memory` |
 //! | `inbox-redis` | `inbox`: the same on Redis, on one server or in a cluster |
+//! | `changelog` | `changelog`: units of work in commit order, on every database whose feature is on |
 //! | `otel` | the W3C trace context of the current span travels with each message |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
 //! idempotent.
 
+#[cfg(feature = "changelog")]
+pub use postrider_changelog as changelog;
 pub use postrider_core::*;
 #[cfg(feature = "inbox")]
 pub use postrider_inbox as inbox;

@@ -54,6 +54,11 @@ impl PostgresStore {
         self
     }
 
+    /// Whether a pooler in transaction mode is in between.
+    pub fn is_behind_pooler(&self) -> bool {
+        self.runner.behind_pooler
+    }
+
     /// Brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         migrate::run(&self.runner.pool, &self.names).await

@@ -1,0 +1,9 @@
+-- Entries after a versionstamp, in the order of their commits.
+-- Versionstamp, limit
+-- Uses the primary key.
+select
+  lower(hex(versionstamp)), id, uow_id, payload, ref_map, cast({micros_of} created_at) as char)
+from {changelog}
+where versionstamp > ?
+order by versionstamp
+limit ?

@@ -1,0 +1,9 @@
+-- Entries from a versionstamp on, that of the cursor included, by which it is checked, in the order of their commits.
+-- Versionstamp, limit
+-- Uses the primary key.
+select
+  lower(hex(versionstamp)), id, uow_id, payload, ref_map, cast({micros_of} created_at) as char)
+from {changelog}
+where versionstamp >= ?
+order by versionstamp
+limit ?

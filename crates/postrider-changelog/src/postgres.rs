@@ -1,0 +1,106 @@
+//! The changelog on PostgreSQL 13 and newer.
+//!
+//! The counter is one row. A writer updates it with its first statement and so holds its lock to the end; the next writer gets
+//! the lock after the commit is visible, so whoever sees an entry sees all those before it. A unit of work runs under READ
+//! COMMITTED. Under REPEATABLE READ and SERIALIZABLE, in a transaction of the caller's own, a writer that had to wait has a
+//! snapshot from before and gets a serialisation failure, [`ChangelogError::Conflict`](crate::ChangelogError::Conflict).
+
+use postrider_store::Names;
+use postrider_store::postgres::{is_login, kind_of, sqlstate, statements};
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query as SqlxQuery;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _};
+
+use crate::TransactionVersion;
+use crate::schema::ColumnKind;
+use crate::sql::{Argument, Dialect, Failed, Kind, Query, Row, Statements, Templates, templates};
+
+const UNIQUE_VIOLATION: &str = "23505";
+
+impl Dialect for Postgres {
+    const TEMPLATES: Templates = templates!("postgres", None);
+    const QUOTE: char = '"';
+    const RETURNING: bool = true;
+    const LOCK: &'static str = " for no key update";
+    const NOT_FINITE: bool = true;
+    const BEGIN: Option<&'static str> = Some("begin isolation level read committed");
+
+    fn render(names: &Names, template: &str) -> String {
+        statements::render(names, template, &[])
+    }
+
+    fn placeholder(number: usize) -> String {
+        format!("${number}")
+    }
+
+    fn written(kind: ColumnKind, placeholder: &str) -> String {
+        match kind {
+            ColumnKind::Text => format!("{placeholder}::text"),
+            ColumnKind::Uuid => format!("{placeholder}::text::uuid"),
+            ColumnKind::Integer | ColumnKind::BigInteger | ColumnKind::Reference(_) => {
+                format!("{placeholder}::bigint")
+            }
+            ColumnKind::Float => format!("{placeholder}::float8"),
+            ColumnKind::Decimal => format!("{placeholder}::text::numeric"),
+            ColumnKind::Boolean => format!("{placeholder}::boolean"),
+            ColumnKind::Timestamp => {
+                format!("timestamptz '1970-01-01 00:00:00+00' + {placeholder}::bigint * interval '1 millisecond'")
+            }
+            ColumnKind::Json => format!("{placeholder}::text::json"),
+            ColumnKind::Binary => format!("{placeholder}::bytea"),
+        }
+    }
+
+    fn read(kind: ColumnKind, column: &str) -> String {
+        match kind {
+            ColumnKind::Boolean => format!("{column}::int::text"),
+            ColumnKind::Float => format!("{column}::float8::text"),
+            ColumnKind::Timestamp => format!("floor(extract(epoch from {column}) * 1000)::bigint::text"),
+            ColumnKind::Binary => format!("encode({column}, 'hex')"),
+            _ => format!("{column}::text"),
+        }
+    }
+
+    fn one_of(column: &str, placeholder: &str) -> String {
+        format!("{column} in (select value::bigint from json_array_elements_text({placeholder}::text::json))")
+    }
+
+    async fn fetch(connection: &mut PgConnection, query: &Query) -> Result<Vec<Row>, Failed> {
+        let rows = bound(query).fetch_all(connection).await.map_err(Self::failed)?;
+        let read = |row: &sqlx::postgres::PgRow| (0..row.len()).map(|at| row.try_get(at)).collect();
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
+    }
+
+    async fn execute(connection: &mut PgConnection, query: &Query) -> Result<u64, Failed> {
+        Ok(bound(query).execute(connection).await.map_err(Self::failed)?.rows_affected())
+    }
+
+    async fn reserve(
+        connection: &mut PgConnection,
+        statements: &Statements,
+    ) -> Result<(Option<TransactionVersion>, i64), Failed> {
+        let rows = Self::fetch(connection, &statements.query(&statements.reserve, [])).await?;
+        let (version, now) = crate::sql::reserved(&rows)?;
+        Ok((TransactionVersion::new(version), now))
+    }
+
+    fn kind(error: &sqlx::Error) -> Kind {
+        match sqlstate(error) {
+            None => Kind::without_code(error),
+            Some(state) if state == UNIQUE_VIOLATION => Kind::Duplicate,
+            Some(state) if is_login(&state) => Kind::Login,
+            Some(state) => kind_of(&state).into(),
+        }
+    }
+}
+
+fn bound(query: &Query) -> SqlxQuery<'_, Postgres, PgArguments> {
+    let statement = sqlx::query(AssertSqlSafe(query.sql.clone())).persistent(query.persistent);
+    query.arguments.iter().fold(statement, |statement, argument| match argument {
+        Argument::Text(text) => statement.bind(text.as_deref()),
+        Argument::Whole(number) => statement.bind(*number),
+        Argument::Float(number) => statement.bind(*number),
+        Argument::Boolean(yes) => statement.bind(*yes),
+        Argument::Bytes(bytes) => statement.bind(bytes.as_deref()),
+    })
+}
