@@ -37,7 +37,7 @@ pub async fn run(changelog: Changelog, colour: Colour) -> Result<ExitCode, Failu
 }
 
 async fn open(target: &Target) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(postrider_changelog::open(&target.open().await?.store))
+    Ok(postrider_changelog::open(&target.open().await?.store)?)
 }
 
 /// An entry with the cursor to go on from, as the HTTP stream gives it.
@@ -254,7 +254,7 @@ async fn forget(arguments: ChangelogForget) -> Result<ExitCode, Failure> {
 }
 
 async fn open_to_change(change: &ChangelogChange) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(postrider_changelog::open(&change.target.open_to_change().await?.store))
+    Ok(postrider_changelog::open(&change.target.open_to_change().await?.store)?)
 }
 
 fn gone(name: &str) -> Failure {

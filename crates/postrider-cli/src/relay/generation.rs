@@ -78,7 +78,7 @@ impl Line {
         if !settings.enabled || (routes.is_empty() && !settings.serve) {
             return Ok(());
         }
-        let reader = postrider_changelog::open(&self.store);
+        let reader = postrider_changelog::open(&self.store).map_err(|error| Failure::usage(error.to_string()))?;
         for (route, sink) in routes {
             let carrier = Carrier::new((&self.name, &self.source), &route, config, reader.clone(), sink);
             let said = |error: ChangelogError| Failure::usage(format!("route {route:?}: {error}"));

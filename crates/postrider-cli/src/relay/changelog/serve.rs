@@ -189,22 +189,23 @@ async fn follow(
     // The first page is read before the answer begins, so that a cursor that is refused has its status.
     let first = served.read(asked.after, DEFAULT_LIMIT).await?;
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(lines(served, first, permit))).into_response())
+    Ok((headers, Body::from_stream(lines(served, asked.after, first, permit))).into_response())
 }
 
-/// A line of a stream; without an entry it only says how far the stream is.
+/// A line of a stream; without an entry it only says how far the stream is, if that can be said.
 #[derive(Serialize)]
 struct Line<'a> {
-    cursor: Cursor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Cursor>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<&'a Entry>,
 }
 
 struct Following {
     served: Arc<Served>,
+    after: After,
     /// What was read and not sent yet.
     page: Option<Page>,
-    at: Cursor,
     spoken: Instant,
     _permit: OwnedSemaphorePermit,
 }
@@ -212,12 +213,12 @@ struct Following {
 /// The lines of a stream, from its first page on, until the relay stops or takes over a new configuration.
 fn lines(
     served: Arc<Served>,
+    after: After,
     first: Page,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<String, std::io::Error>> + Send {
-    let at = first.next;
     // The first line is sent at once, so that a client knows that it is heard.
-    let start = Following { served, page: Some(first), at, spoken: Instant::now(), _permit: permit };
+    let start = Following { served, after, page: Some(first), spoken: Instant::now(), _permit: permit };
     stream::unfold(Some(start), |following| async move {
         let mut following = following?;
         let stop = following.served.stop.clone();
@@ -235,30 +236,31 @@ impl Following {
     async fn next(&mut self) -> Result<String, ChangelogError> {
         loop {
             if let Some(page) = self.page.take() {
-                self.at = page.next;
-                self.spoken = Instant::now();
-                return text(&page);
+                return self.say(&page);
             }
-            match self.served.read(self.at.into(), DEFAULT_LIMIT).await {
-                Ok(page) if !page.entries.is_empty() => self.page = Some(page),
+            match self.served.read(self.after, DEFAULT_LIMIT).await {
+                Ok(page) if !page.entries.is_empty() || self.spoken.elapsed() >= HEARTBEAT => self.page = Some(page),
                 Err(error) if !error.is_transient() => return Err(error),
-                _ if self.spoken.elapsed() >= HEARTBEAT => {
+                Err(_) if self.spoken.elapsed() >= HEARTBEAT => {
                     self.spoken = Instant::now();
-                    return line(&Line { cursor: self.at, entry: None });
+                    return line(&Line { cursor: None, entry: None });
                 }
                 _ => sleep(self.served.poll_interval).await,
             }
         }
     }
-}
 
-/// The entries of a page, each on a line; a page without any says how far the stream is.
-fn text(page: &Page) -> Result<String, ChangelogError> {
-    let cursor = |entry| Cursor::at(page.store, entry);
-    let lines = page.entries.iter().map(|entry| line(&Line { cursor: cursor(entry), entry: Some(entry) }));
-    match page.entries.is_empty() {
-        true => line(&Line { cursor: page.next, entry: None }),
-        false => lines.collect(),
+    /// The entries of a page, each on a line; a page without any says how far the stream is. A stamp that lies ahead of
+    /// the newest entry is waited for, and no cursor can say so.
+    fn say(&mut self, page: &Page) -> Result<String, ChangelogError> {
+        self.spoken = Instant::now();
+        if page.entries.is_empty() {
+            let ahead = matches!(self.after, After::Versionstamp(stamp) if stamp > page.next.versionstamp());
+            return line(&Line { cursor: (!ahead).then_some(page.next), entry: None });
+        }
+        self.after = page.next.into();
+        let with_cursor = |entry| line(&Line { cursor: Some(Cursor::at(page.store, entry)), entry: Some(entry) });
+        page.entries.iter().map(with_cursor).collect()
     }
 }
 
