@@ -9,6 +9,7 @@ mod message;
 pub mod serve;
 mod signs;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use postrider::outcome::error_text;
 use postrider::retry::{RetryPolicy as _, next_delay};
 use postrider::{ExponentialBackoff, Outcome, Sink};
 use postrider_changelog::{ChangelogError, Consumer, ConsumerConfig, Cursor, Entry, Held, Reader};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -176,6 +177,7 @@ impl Carrier {
             biased;
             () = &mut work => 0,
             () = over => usize::from(self.publishing.load(Ordering::Relaxed)),
+            never = self.look() => match never {},
         };
         self.signs.forget();
         abandoned
@@ -201,39 +203,35 @@ impl Carrier {
         }
     }
 
-    /// Waits for the lease, and looks meanwhile how the route is doing in another relay's hands.
+    /// Waits for the lease.
     async fn acquire(&self) -> Result<Hold, ChangelogError> {
-        let mut looked: Option<Instant> = None;
         loop {
             let renewed = Instant::now();
             if let Some(held) = self.ask(self.consumer.acquire()).await? {
                 return Ok(Hold { held, unwritten: Unwritten::none(), renewed });
             }
             self.signs.works(false);
-            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-                looked = Some(Instant::now());
-                self.look().await?;
-            }
             sleep(self.poll_interval).await;
         }
     }
 
-    async fn look(&self) -> Result<(), ChangelogError> {
-        let consumers = self.ask(self.reader.consumers()).await?;
-        if let Some(ours) = consumers.iter().find(|consumer| consumer.name == self.consumer.name()) {
-            self.signs.behind(ours.behind);
+    /// Looks how far behind the route is, in whoever's hands it is. That it cannot be looked is told by those who work.
+    async fn look(&self) -> Infallible {
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Ok(Ok(consumers)) = timeout(self.lease, self.reader.consumers()).await
+                && let Some(ours) = consumers.iter().find(|consumer| consumer.name == self.consumer.name())
+            {
+                self.signs.behind(ours.behind);
+            }
         }
-        Ok(())
     }
 
     /// Publishes entries under a lease until it is told to stop or something fails.
     async fn carry(&self, mut hold: Hold, trial: &mut Trial, stop: &CancellationToken) -> Result<(), ChangelogError> {
-        let mut looked: Option<Instant> = None;
         while !stop.is_cancelled() {
-            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-                looked = Some(Instant::now());
-                self.look().await?;
-            }
             let Some(page) = stop.run_until_cancelled(self.ask(hold.held.read())).await else { break };
             let page = match page {
                 Err(error) if is_lost(&error) => {
