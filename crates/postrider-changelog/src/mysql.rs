@@ -8,13 +8,11 @@
 
 use postrider_store::Names;
 use postrider_store::mysql::{is_login, kind_of, number, statements};
-use sqlx::mysql::MySqlArguments;
-use sqlx::query::Query as SqlxQuery;
-use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row as _};
+use sqlx::{MySql, MySqlConnection};
 
 use crate::TransactionVersion;
 use crate::schema::ColumnKind;
-use crate::sql::{Argument, Dialect, Failed, Kind, Query, Row, Statements, Templates, templates};
+use crate::sql::{Dialect, Failed, Kind, Statements, Templates, run_with_sqlx, templates};
 
 const DUPLICATE_KEY: u16 = 1062;
 
@@ -72,15 +70,7 @@ impl Dialect for MySql {
         format!("(select * from ({select}) as found)")
     }
 
-    async fn fetch(connection: &mut MySqlConnection, query: &Query) -> Result<Vec<Row>, Failed> {
-        let rows = bound(query).fetch_all(connection).await.map_err(Self::failed)?;
-        let read = |row: &sqlx::mysql::MySqlRow| (0..row.len()).map(|at| row.try_get(at)).collect();
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
-    }
-
-    async fn execute(connection: &mut MySqlConnection, query: &Query) -> Result<u64, Failed> {
-        Ok(bound(query).execute(connection).await.map_err(Self::failed)?.rows_affected())
-    }
+    run_with_sqlx!(MySqlConnection);
 
     async fn reserve(
         connection: &mut MySqlConnection,
@@ -101,15 +91,4 @@ impl Dialect for MySql {
             Some(number) => kind_of(number).into(),
         }
     }
-}
-
-fn bound(query: &Query) -> SqlxQuery<'_, MySql, MySqlArguments> {
-    let statement = sqlx::query(AssertSqlSafe(query.sql.clone())).persistent(query.persistent);
-    query.arguments.iter().fold(statement, |statement, argument| match argument {
-        Argument::Text(text) => statement.bind(text.as_deref()),
-        Argument::Whole(number) => statement.bind(*number),
-        Argument::Float(number) => statement.bind(*number),
-        Argument::Boolean(yes) => statement.bind(*yes),
-        Argument::Bytes(bytes) => statement.bind(bytes.as_deref()),
-    })
 }

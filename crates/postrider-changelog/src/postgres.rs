@@ -7,13 +7,11 @@
 
 use postrider_store::Names;
 use postrider_store::postgres::{is_login, kind_of, sqlstate, statements};
-use sqlx::postgres::PgArguments;
-use sqlx::query::Query as SqlxQuery;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _};
+use sqlx::{PgConnection, Postgres};
 
 use crate::TransactionVersion;
 use crate::schema::ColumnKind;
-use crate::sql::{Argument, Dialect, Failed, Kind, Query, Row, Statements, Templates, templates};
+use crate::sql::{Dialect, Failed, Kind, Statements, Templates, run_with_sqlx, templates};
 
 const UNIQUE_VIOLATION: &str = "23505";
 
@@ -65,15 +63,7 @@ impl Dialect for Postgres {
         format!("{column} in (select value::bigint from json_array_elements_text({placeholder}::text::json))")
     }
 
-    async fn fetch(connection: &mut PgConnection, query: &Query) -> Result<Vec<Row>, Failed> {
-        let rows = bound(query).fetch_all(connection).await.map_err(Self::failed)?;
-        let read = |row: &sqlx::postgres::PgRow| (0..row.len()).map(|at| row.try_get(at)).collect();
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
-    }
-
-    async fn execute(connection: &mut PgConnection, query: &Query) -> Result<u64, Failed> {
-        Ok(bound(query).execute(connection).await.map_err(Self::failed)?.rows_affected())
-    }
+    run_with_sqlx!(PgConnection);
 
     async fn reserve(
         connection: &mut PgConnection,
@@ -92,15 +82,4 @@ impl Dialect for Postgres {
             Some(state) => kind_of(&state).into(),
         }
     }
-}
-
-fn bound(query: &Query) -> SqlxQuery<'_, Postgres, PgArguments> {
-    let statement = sqlx::query(AssertSqlSafe(query.sql.clone())).persistent(query.persistent);
-    query.arguments.iter().fold(statement, |statement, argument| match argument {
-        Argument::Text(text) => statement.bind(text.as_deref()),
-        Argument::Whole(number) => statement.bind(*number),
-        Argument::Float(number) => statement.bind(*number),
-        Argument::Boolean(yes) => statement.bind(*yes),
-        Argument::Bytes(bytes) => statement.bind(bytes.as_deref()),
-    })
 }

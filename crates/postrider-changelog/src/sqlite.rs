@@ -6,13 +6,11 @@
 
 use postrider_store::Names;
 use postrider_store::sqlite::{code, sort, statements};
-use sqlx::query::Query as SqlxQuery;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, Row as _, Sqlite, SqliteConnection};
+use sqlx::{Sqlite, SqliteConnection};
 
 use crate::TransactionVersion;
 use crate::schema::ColumnKind;
-use crate::sql::{Argument, Dialect, Failed, Kind, Query, Row, Statements, Templates, templates};
+use crate::sql::{Argument, Dialect, Failed, Kind, Statements, Templates, run_with_sqlx, templates};
 
 /// A unique key or a primary key is there already.
 const DUPLICATE: [i32; 2] = [2067, 1555];
@@ -49,15 +47,7 @@ impl Dialect for Sqlite {
         format!("{column} in (select value from json_each({placeholder}))")
     }
 
-    async fn fetch(connection: &mut SqliteConnection, query: &Query) -> Result<Vec<Row>, Failed> {
-        let rows = bound(query).fetch_all(connection).await.map_err(Self::failed)?;
-        let read = |row: &sqlx::sqlite::SqliteRow| (0..row.len()).map(|at| row.try_get(at)).collect();
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
-    }
-
-    async fn execute(connection: &mut SqliteConnection, query: &Query) -> Result<u64, Failed> {
-        Ok(bound(query).execute(connection).await.map_err(Self::failed)?.rows_affected())
-    }
+    run_with_sqlx!(SqliteConnection);
 
     async fn reserve(
         connection: &mut SqliteConnection,
@@ -81,15 +71,4 @@ impl Dialect for Sqlite {
             Some(code) => sort(code, message).0.into(),
         }
     }
-}
-
-fn bound(query: &Query) -> SqlxQuery<'_, Sqlite, SqliteArguments> {
-    let statement = sqlx::query(AssertSqlSafe(query.sql.clone())).persistent(query.persistent);
-    query.arguments.iter().fold(statement, |statement, argument| match argument {
-        Argument::Text(text) => statement.bind(text.as_deref()),
-        Argument::Whole(number) => statement.bind(*number),
-        Argument::Float(number) => statement.bind(*number),
-        Argument::Boolean(yes) => statement.bind(*yes),
-        Argument::Bytes(bytes) => statement.bind(bytes.as_deref()),
-    })
 }

@@ -15,5 +15,5 @@ pub use database::Database;
 pub(crate) use database::sealed::Dialect;
 pub(crate) use error::{Failed, Kind};
 pub use open::open;
-pub(crate) use query::{Argument, Query, Row};
+pub(crate) use query::{Argument, Query, Row, bound, run_with_sqlx};
 pub(crate) use statements::{Statements, Templates, templates};

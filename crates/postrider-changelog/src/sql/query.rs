@@ -58,3 +58,38 @@ impl Draft {
         Query { sql: sql.into(), arguments: self.arguments, persistent }
     }
 }
+
+/// Runs statements with sqlx, the same on each database: `fetch` and `execute` of its dialect.
+macro_rules! run_with_sqlx {
+    ($connection:ty) => {
+        async fn fetch(
+            connection: &mut $connection,
+            query: &$crate::sql::Query,
+        ) -> Result<Vec<$crate::sql::Row>, $crate::sql::Failed> {
+            let rows = $crate::sql::bound!(query).fetch_all(connection).await.map_err(Self::failed)?;
+            let read = |row| (0..sqlx::Row::len(row)).map(|at| sqlx::Row::try_get(row, at)).collect();
+            rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
+        }
+
+        async fn execute(connection: &mut $connection, query: &$crate::sql::Query) -> Result<u64, $crate::sql::Failed> {
+            let done = $crate::sql::bound!(query).execute(connection).await.map_err(Self::failed)?;
+            Ok(done.rows_affected())
+        }
+    };
+}
+pub(crate) use run_with_sqlx;
+
+/// A statement of sqlx with its parameters.
+macro_rules! bound {
+    ($query:expr) => {{
+        let statement = sqlx::query(sqlx::AssertSqlSafe($query.sql.clone())).persistent($query.persistent);
+        $query.arguments.iter().fold(statement, |statement, argument| match argument {
+            $crate::sql::Argument::Text(text) => statement.bind(text.as_deref()),
+            $crate::sql::Argument::Whole(number) => statement.bind(*number),
+            $crate::sql::Argument::Float(number) => statement.bind(*number),
+            $crate::sql::Argument::Boolean(yes) => statement.bind(*yes),
+            $crate::sql::Argument::Bytes(bytes) => statement.bind(bytes.as_deref()),
+        })
+    }};
+}
+pub(crate) use bound;
