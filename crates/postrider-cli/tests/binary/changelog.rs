@@ -13,9 +13,13 @@ use testkit::{Mode, Postgres, Proxy, Signal, within};
 
 use super::support::{Arrival, PATIENCE, Receiver, Relay, Site};
 
-/// Commits entries with the numbers of a range, one after the other.
 async fn write(site: &Site, numbers: Range<usize>) -> Result<()> {
-    match AnyStore::connect(&site.url, &Connect::default()).await? {
+    write_at(&site.url, numbers).await
+}
+
+/// Commits entries with the numbers of a range, one after the other.
+pub async fn write_at(url: &str, numbers: Range<usize>) -> Result<()> {
+    match AnyStore::connect(url, &Connect::default()).await? {
         AnyStore::Postgres(store) => write_to(store.pool(), numbers).await,
         AnyStore::MySql(store) => write_to(store.pool(), numbers).await,
         AnyStore::Sqlite(store) => write_to(store.pool(), numbers).await,
@@ -45,7 +49,7 @@ fn config(site: &Site, receiver: &str) -> String {
     config_of(&site.url, receiver)
 }
 
-fn config_of(url: &str, receiver: &str) -> String {
+pub fn config_of(url: &str, receiver: &str) -> String {
     format!(
         r#"
 [admin]
