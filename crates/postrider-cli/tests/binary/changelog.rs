@@ -198,6 +198,76 @@ async fn an_entry_that_fails_holds_its_route_back_visibly_and_goes_on_when_the_s
     Ok(())
 }
 
+#[tokio::test]
+async fn an_entry_is_a_message_with_its_own_id_and_the_source_as_its_key() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    write(&site, 0..2).await?;
+    site.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;
+    let text = format!(
+        "[source.shop]\nurl = \"{}\"\nchangelog = {{ enabled = true }}\n[sink.out]\ntype = \"stdout\"\n\
+         [[route]]\nsource = \"shop\"\nchangelog = true\nname = \"trail\"\nsink = \"out\"\n",
+        site.url
+    );
+    let mut relay = start(&site, &text).await?;
+    within(PATIENCE, "two lines", || async { relay.out().lines().count() >= 2 }).await.with_context(|| relay.log())?;
+    assert_eq!(relay.stop().await?, 0);
+    let listed = site.postrider(&["changelog", "list", "--json"]).await?.succeeded()?.json_lines()?;
+    for (line, listed) in relay.out().lines().zip(&listed) {
+        let line: Value = serde_json::from_str(line)?;
+        assert_eq!(line["event_id"], listed["entry"]["id"], "{line}");
+        assert_eq!((&line["namespace"], &line["topic"]), (&json!("changelog"), &json!("changelog")), "{line}");
+        assert_eq!((&line["key"], &line["attempt"]), (&json!("shop"), &json!(1)), "{line}");
+        assert_eq!(line["payload"], listed["entry"], "{line}");
+    }
+    assert_eq!(relay.out().lines().count(), 2, "messages have no route here and wait");
+    assert_eq!(site.count("pending").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_position_that_is_not_in_the_changelog_any_more_is_told_and_mended_by_a_reset() -> Result<()> {
+    for site in [Site::postgres().await?, Site::sqlite().await?] {
+        let site = site.migrated().await?;
+        let receiver = Receiver::start().await?;
+        write(&site, 0..3).await?;
+        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
+        arrive(&receiver, &relay, 3).await?;
+        assert_eq!(relay.stop().await?, 0);
+        site.source().await?.run("delete from postrider_changelog where uow_id = 'uow-2'").await?;
+        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
+        shows(&relay, HELD_BACK, "1").await?;
+        let held = consumer(&site).await?;
+        assert!(held["last_error"].as_str().is_some_and(|why| why.contains("not in this changelog")), "{held}");
+        write(&site, 3..5).await?;
+        let lines = site.postrider(&["changelog", "list", "--json"]).await?.succeeded()?.json_lines()?;
+        let place = lines[1]["cursor"].as_str().context("a cursor")?;
+        site.postrider(&["changelog", "reset", "route/trail", "--to", place, "--yes"]).await?.succeeded()?;
+        arrive(&receiver, &relay, 5).await?;
+        assert_eq!(numbers(&receiver)?, [0, 1, 2, 3, 4]);
+        shows(&relay, HELD_BACK, "0").await?;
+        assert_eq!(relay.stop().await?, 0);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reload_tries_at_once_what_would_have_waited_for_long() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    let receiver = Receiver::start().await?;
+    receiver.answer(400, Duration::ZERO);
+    write(&site, 0..2).await?;
+    let text = config(&site, &receiver.url).replace("\"200ms\"", "\"1h\"");
+    let mut relay = start(&site, &text).await?;
+    arrive(&receiver, &relay, 1).await?;
+    shows(&relay, HELD_BACK, "1").await?;
+    receiver.answer(200, Duration::ZERO);
+    relay.signal(Signal::SIGHUP)?;
+    arrive(&receiver, &relay, 3).await?;
+    assert_eq!(numbers(&receiver)?, [0, 0, 1]);
+    assert_eq!(relay.stop().await?, 0);
+    Ok(())
+}
+
 /// Every arrival is the next one, or goes back to what a crash has left unwritten.
 fn in_order(seen: &[usize], crashes: usize) -> Result<()> {
     let (mut newest, mut back) = (None, 0);

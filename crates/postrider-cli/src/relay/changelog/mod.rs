@@ -8,6 +8,8 @@
 mod message;
 pub mod serve;
 mod signs;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -41,7 +43,7 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait before a database that failed is asked again.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long to wait when asking again is of no use before somebody mends something.
-const LONG_PAUSE: Duration = Duration::from_secs(30);
+const LONG_PAUSE: Duration = Duration::from_secs(10);
 /// How often it is looked how far behind the route is.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -190,8 +192,9 @@ impl Carrier {
             let ended = match stop.run_until_cancelled(self.acquire()).await {
                 None => return,
                 Some(Ok(hold)) => {
-                    tracing::info!(source = self.source, route = self.route, "delivering the changelog");
-                    self.signs.works(true);
+                    if !self.signs.works(true) {
+                        tracing::info!(source = self.source, route = self.route, "delivering the changelog");
+                    }
                     self.carry(hold, &mut trial, stop).await
                 }
                 Some(Err(error)) => Err(error),

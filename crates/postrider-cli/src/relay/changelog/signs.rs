@@ -79,14 +79,15 @@ impl Signs {
         self.behind.set(behind as f64);
     }
 
-    /// Whether this relay has the lease. What is known of an entry that fails is another relay's matter without it.
-    pub fn works(&self, works: bool) {
+    /// Whether this relay has the lease; answers whether it had it before. What is known of an entry that fails is another
+    /// relay's matter without it.
+    pub fn works(&self, works: bool) -> bool {
         let mut state = self.state();
-        state.works = works;
         if !works {
             state.held_back = None;
             self.held_back.set(0.0);
         }
+        std::mem::replace(&mut state.works, works)
     }
 
     /// The route does not get on. Told in the log when it is new or something else, and then at a slow pace.
