@@ -4,12 +4,14 @@
 mod dump;
 #[path = "superjson/peer.rs"]
 mod peer;
+mod scene;
 
 use std::collections::BTreeMap;
 
 use num_bigint::BigInt;
 use postrider_changelog::{
-    Date, Mutation, Operation, Payload, TransactionVersion, Value, Versionstamp, decode, encode,
+    After, Date, Mutation, Operation, Payload, Reader, TransactionVersion, UnitOfWork, Value, Versionstamp, decode,
+    encode,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -18,6 +20,7 @@ use serde_json::json;
 
 use dump::{distinct, dump};
 use peer::ask;
+use scene::{OnMySql, OnPostgres, OnSqlite, Scene};
 
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
@@ -215,5 +218,50 @@ fn what_javascript_refuses_is_refused_here() {
     for (text, refused) in texts.iter().zip(refused.as_array().expect("a list")) {
         assert_eq!(refused, true, "JavaScript reads {text}");
         assert!(decode(text).is_err(), "{text}");
+    }
+}
+
+/// Commits a row with a value of each kind and answers its entry: as JavaScript reads it, and as it is read here.
+async fn committed<S: Scene>() -> (serde_json::Value, Value) {
+    let (scene, blog) = (S::start().await, scene::blog());
+    let changelog = scene.changelog();
+    let mut work = UnitOfWork::new();
+    let row = [
+        ("id", "every-kind".into()),
+        ("text", "\"quoted\" é😀".into()),
+        ("uuid", "01976f3c-7f3e-7c3e-8a43-0d5f5b5a0d11".into()),
+        ("integer", (-9_007_199_254_740_992_i64).into()),
+        ("big", i64::MIN.into()),
+        ("float", 0.1.into()),
+        ("decimal", "12.50".into()),
+        ("boolean", true.into()),
+        ("time", Date::from_millis(1_700_000_000_123).expect("in range").into()),
+        ("second", Date::from_millis(-1_000).expect("in range").into()),
+        ("json", Value::from(json!({ "a.b": [1, null, { "": 0.1 }] })).into()),
+        ("binary", vec![0_u8, 255].into()),
+    ];
+    work.create(&blog.kinds, row).expect("it is right");
+    changelog.commit(&work).await.expect("it is committed");
+    let page = changelog.list(After::Beginning, 1).await.expect("it can be read");
+    let text = page.entries[0].payload.get().to_owned();
+    let value = decode(&text).expect("it is superjson");
+    let answer = tokio::task::spawn_blocking(move || ask(&json!({ "do": "read", "texts": [text] }))).await;
+    (answer.expect("it answers")[0].take(), value)
+}
+
+/// Reads an entry of each database with the package, and compares them with each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_40_s1_41_what_a_unit_of_work_wrote_is_read_by_javascript_and_is_the_same_on_each_database() {
+    let (postgres, mysql, sqlite) =
+        tokio::join!(committed::<OnPostgres>(), committed::<OnMySql>(), committed::<OnSqlite>());
+    for (answer, value) in [&postgres, &mysql, &sqlite] {
+        assert_eq!(answer["dump"], dump(value));
+        assert_eq!(answer["same"], true, "JavaScript writes {}", answer["written"]);
+    }
+    assert_eq!(postgres.0["dump"], mysql.0["dump"]);
+    assert_eq!(postgres.0["dump"], sqlite.0["dump"]);
+    let dumped = postgres.0["dump"].to_string();
+    for kind in [r#"["date",1700000000123]"#, r#"["bigint","-9223372036854775808"]"#, r#"["bytes","00ff"]"#] {
+        assert!(dumped.contains(kind), "there is no {kind} in {dumped}");
     }
 }

@@ -176,9 +176,9 @@ impl Scene for OnMySql {
         let scene = Self { database, pool };
         scene
             .run(
-                "create table users (_internal_id bigint auto_increment primary key, id varchar(190) not null unique, _version bigint not null, name text not null, email text, invited_by bigint, foreign key (invited_by) references users (_internal_id));
+                "create table users (_internal_id bigint auto_increment primary key, id varchar(190) not null unique, _version bigint not null, name text not null, email text, invited_by bigint, foreign key (invited_by) references users (_internal_id)) character set utf8mb4;
                  create table blog_posts (post_number bigint auto_increment primary key, post_slug varchar(190) not null unique, post_version bigint not null, post_title text not null, views int not null, author_number bigint not null, editor_number bigint, created_at datetime(3) not null, foreign key (author_number) references users (_internal_id));
-                 create table kinds (_internal_id bigint auto_increment primary key, id varchar(190) not null unique, _version bigint not null, a_text text, a_uuid char(36), an_integer bigint, a_big bigint, a_float double, a_decimal decimal(10, 2), a_boolean boolean, a_time datetime(3), a_second datetime(0), a_json json, a_binary longblob);
+                 create table kinds (_internal_id bigint auto_increment primary key, id varchar(190) not null unique, _version bigint not null, a_text text, a_uuid char(36), an_integer bigint, a_big bigint, a_float double, a_decimal decimal(10, 2), a_boolean boolean, a_time datetime(3), a_second datetime(0), a_json json, a_binary longblob) character set utf8mb4;
                  create table notes (_internal_id bigint auto_increment primary key, id varchar(190) not null unique, _version bigint not null, note text)",
             )
             .await

@@ -38,7 +38,7 @@ grant select on {turns} to {operator};
 grant select, insert on {audit} to {operator};
 grant select on {settings} to {operator};
 grant select on {changelog} to {operator};
-grant select on {cursors} to {operator};
+grant select, update, delete on {cursors} to {operator};
 
 -- For the doctor to see the transactions of other accounts, if you want it to (it then sees their statements too):
 -- grant process on *.* to {operator};

@@ -39,7 +39,8 @@ grant update (status, attempts, next_attempt_at, locked_by, locked_until, last_e
   on {table} to {operator};
 grant select on {migrations} to {operator};
 grant select, insert on {audit} to {operator};
-grant select on {settings}, {changelog}, {cursors} to {operator};
+grant select on {settings}, {changelog} to {operator};
+grant select, update, delete on {cursors} to {operator};
 
 -- For the doctor to see the transactions of other roles, if you want it to (it then could read their statements too):
 -- grant pg_read_all_stats to {operator};

@@ -52,8 +52,8 @@ const MATRIX: [(&str, &[Role]); 32] = [
     ("delete from postrider_changelog", &[]),
     ("select name from postrider_cursors", &[Relay, Operator]),
     ("insert into postrider_cursors (name, versionstamp) values ('c', '123456789012')", &[Relay]),
-    ("update postrider_cursors set last_error = null", &[Relay]),
-    ("delete from postrider_cursors", &[Relay]),
+    ("update postrider_cursors set last_error = null", &[Relay, Operator]),
+    ("delete from postrider_cursors", &[Relay, Operator]),
 ];
 
 /// Runs the statements of the matrix as every role, each rolled back; `denied` says what a refusal is.
