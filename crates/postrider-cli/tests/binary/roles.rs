@@ -77,7 +77,8 @@ async fn s23_unprivileged_roles_run_the_relay_and_the_operators_commands() -> Re
         assert_eq!(listed.json_lines()?.len(), 3);
         let consumers = run(&operator, &["changelog", "consumers", "--json"]).await?.succeeded()?;
         assert_eq!(consumers.json()?["behind"], 0, "{consumers:?}");
-        run(&relay, &["changelog", "reset", "route/trail", "--to", "beginning", "--yes"]).await?.succeeded()?;
+        run(&operator, &["changelog", "reset", "route/trail", "--to", "beginning", "--yes"]).await?.succeeded()?;
+        run(&operator, &["changelog", "forget", "route/trail", "--yes"]).await?.succeeded()?;
         assert_eq!((site.count("delivered").await?, site.count("pending").await?), (0, 1));
     }
     Ok(())

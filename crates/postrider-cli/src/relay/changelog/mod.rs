@@ -44,6 +44,8 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long to wait when asking again is of no use before somebody mends something.
 const LONG_PAUSE: Duration = Duration::from_secs(10);
+/// How long a stop waits for the database where nothing depends on its answer.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// How often it is looked how far behind the route is.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -189,15 +191,15 @@ impl Carrier {
         let mut trial = Trial::default();
         self.signs.answered();
         while !stop.is_cancelled() {
-            let ended = match stop.run_until_cancelled(self.acquire()).await {
-                None => return,
-                Some(Ok(hold)) => {
+            let ended = match self.acquire(stop).await {
+                Ok(None) => return,
+                Ok(Some(hold)) => {
                     if !self.signs.works(true) {
                         tracing::info!(source = self.source, route = self.route, "delivering the changelog");
                     }
                     self.carry(hold, &mut trial, stop).await
                 }
-                Some(Err(error)) => Err(error),
+                Err(error) => Err(error),
             };
             if let Err(error) = ended {
                 let pause = self.tell_of_failure(&error);
@@ -206,15 +208,30 @@ impl Carrier {
         }
     }
 
-    /// Waits for the lease.
-    async fn acquire(&self) -> Result<Hold, ChangelogError> {
-        loop {
+    /// Waits for the lease; none if it is told to stop.
+    async fn acquire(&self, stop: &CancellationToken) -> Result<Option<Hold>, ChangelogError> {
+        while !stop.is_cancelled() {
             let renewed = Instant::now();
-            if let Some(held) = self.ask(self.consumer.acquire()).await? {
-                return Ok(Hold { held, unwritten: Unwritten::none(), renewed });
+            if let Some(held) = self.try_acquire(stop).await? {
+                return Ok(Some(Hold { held, unwritten: Unwritten::none(), renewed }));
             }
             self.signs.works(false);
-            sleep(self.poll_interval).await;
+            stop.run_until_cancelled(sleep(self.poll_interval)).await;
+        }
+        Ok(None)
+    }
+
+    /// Asks for the lease once. A stop waits a moment for the answer: a lease that nobody knows of would keep the next relay
+    /// waiting for its end.
+    async fn try_acquire(&self, stop: &CancellationToken) -> Result<Option<Held>, ChangelogError> {
+        let late = async {
+            stop.cancelled().await;
+            sleep(LAST_WORD).await;
+        };
+        tokio::select! {
+            biased;
+            held = self.ask(self.consumer.acquire()) => held,
+            () = late => Ok(None),
         }
     }
 
@@ -257,7 +274,8 @@ impl Carrier {
             }
             self.write(&mut hold).await?;
         }
-        self.ask(hold.held.release()).await
+        // A lease that is not given back ends by itself.
+        timeout(LAST_WORD, hold.held.release()).await.unwrap_or(Ok(()))
     }
 
     /// Publishes an entry, as often as it needs.
