@@ -5,6 +5,7 @@
 //! waits. The position is written after several entries, and always before a wait: what was published after it comes again
 //! after a crash, with the same ids and in the same order.
 
+mod hold;
 mod message;
 pub mod serve;
 mod signs;
@@ -28,16 +29,13 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::hold::{Hold, Trial, Unwritten};
 pub use self::signs::Signs;
 use crate::config::{Config, Source};
 use crate::exit::with_causes;
 
 /// What the names of the routes' consumers begin with, so that they are told from those of applications.
 const PREFIX: &str = "route/";
-/// How many entries are published before the position is written.
-const MOST_UNWRITTEN: u32 = 100;
-/// For how long entries are published before the position is written.
-const LONGEST_UNWRITTEN: Duration = Duration::from_millis(100);
 /// How long a destination may be busy before the route counts as held back.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait before a database that failed is asked again.
@@ -66,55 +64,6 @@ pub struct Carrier {
     worker: Uuid,
     publishing: AtomicBool,
     pub signs: Signs,
-}
-
-/// What is known of the entry that was tried last. It outlives a lease, so that a lost one shortens no backoff.
-#[derive(Default)]
-struct Trial {
-    entry: Option<Uuid>,
-    attempts: i32,
-    since: Option<Instant>,
-    not_before: Option<Instant>,
-}
-
-impl Trial {
-    /// Begins with another entry, unless it is the same.
-    fn of(&mut self, entry: Uuid) {
-        if self.entry != Some(entry) {
-            *self = Self { entry: Some(entry), ..Self::default() };
-        }
-    }
-}
-
-/// What was published and is not written yet.
-struct Unwritten {
-    cursor: Option<Cursor>,
-    entries: u32,
-    since: Instant,
-}
-
-impl Unwritten {
-    fn none() -> Self {
-        Self { cursor: None, entries: 0, since: Instant::now() }
-    }
-
-    fn add(&mut self, cursor: Cursor) {
-        if self.cursor.is_none() {
-            self.since = Instant::now();
-        }
-        (self.cursor, self.entries) = (Some(cursor), self.entries + 1);
-    }
-
-    fn is_full(&self) -> bool {
-        self.cursor.is_some() && (self.entries >= MOST_UNWRITTEN || self.since.elapsed() >= LONGEST_UNWRITTEN)
-    }
-}
-
-/// The lease, and what is to be written under it.
-struct Hold {
-    held: Held,
-    unwritten: Unwritten,
-    renewed: Instant,
 }
 
 /// That a publish is under way, until it ends or is given up.

@@ -50,7 +50,7 @@ impl Scene {
         });
         let mut source = Source { retry_base: Duration::from_millis(1), ..Source::default() };
         source.retry_max = Duration::from_millis(600);
-        source.changelog.lease = Duration::from_secs(1);
+        source.changelog.lease = Duration::from_secs(2);
         source.changelog.poll_interval = Duration::from_millis(20);
         Ok(Carrier::new(("shop", &source), "trail", &Config::default(), self.reader.clone(), Arc::new(sink))?)
     }
@@ -128,7 +128,7 @@ async fn a_sink_that_panics_has_an_unknown_outcome_and_is_called_again() -> Resu
 async fn a_publish_that_takes_longer_than_the_lease_keeps_it() -> Result<()> {
     let scene = Scene::new().await?;
     let slow = scene.carrier(|_| async {
-        sleep(Duration::from_millis(2_500)).await;
+        sleep(Duration::from_millis(4_500)).await;
         Ok(())
     })?;
     let other = Consumer::new(scene.reader.clone(), format!("{PREFIX}trail"), ConsumerConfig::default())?;
@@ -136,7 +136,7 @@ async fn a_publish_that_takes_longer_than_the_lease_keeps_it() -> Result<()> {
         while scene.calls.lock().expect("calls").is_empty() {
             sleep(Duration::from_millis(5)).await;
         }
-        for _ in 0..20 {
+        for _ in 0..40 {
             sleep(Duration::from_millis(100)).await;
             assert!(other.acquire().await.expect("an answer").is_none(), "another one got it");
         }
