@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use postrider_changelog::{After, InvalidCursor};
 use postrider_sinks::setting::{Secret, duration};
 use uuid::Uuid;
 
@@ -48,6 +49,9 @@ pub enum Command {
     Dead(Dead),
     /// Delete finished messages of a certain age.
     Purge(Purge),
+    /// Read the changelog, and see how far its consumers are.
+    #[command(subcommand)]
+    Changelog(Changelog),
     /// Show what operators did: replays, discards, purges.
     Audit(Audit),
     /// Examine databases and sinks for what is wrong, slow or fragile.
@@ -354,6 +358,100 @@ pub struct Purge {
 pub enum Finished {
     Delivered,
     Dead,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Changelog {
+    /// List entries in the order of their commits.
+    List(ChangelogList),
+    /// List the named consumers: how far each is, who reads for it, and what holds it back.
+    Consumers(ChangelogConsumers),
+    /// Move a consumer to another place. A dry run without --yes.
+    Reset(ChangelogReset),
+    /// Forget a consumer; if it comes again it begins anew. A dry run without --yes.
+    Forget(ChangelogForget),
+}
+
+#[derive(Debug, Args)]
+pub struct ChangelogList {
+    /// Only entries after this cursor or versionstamp; from the first unless given.
+    #[arg(long, value_name = "CURSOR|STAMP", value_parser = after)]
+    pub after: Option<After>,
+    /// The most entries to list; with --follow there is no end unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Go on with new entries as they are committed, until Ctrl-C.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Show payloads as well.
+    #[arg(long)]
+    pub payload: bool,
+    /// Print JSON lines, each an entry with its payload and the cursor to go on from.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangelogConsumers {
+    /// Print JSON lines.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangelogReset {
+    /// The consumer; that of a route NAME is route/NAME.
+    pub name: String,
+    /// Where to: `beginning`, `head` (after the newest entry), or after a cursor or versionstamp.
+    #[arg(long, value_name = "PLACE", value_parser = place)]
+    pub to: ChangelogPlace,
+    #[command(flatten)]
+    pub change: ChangelogChange,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangelogForget {
+    /// The consumer; that of a route NAME is route/NAME.
+    pub name: String,
+    #[command(flatten)]
+    pub change: ChangelogChange,
+}
+
+/// Whether to change a consumer, and where.
+#[derive(Debug, Args)]
+pub struct ChangelogChange {
+    /// Do it. Without this it is only said what would be done.
+    #[arg(long)]
+    pub yes: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// A place in the changelog.
+#[derive(Debug, Clone, Copy)]
+pub enum ChangelogPlace {
+    After(After),
+    /// After the newest entry.
+    Head,
+}
+
+fn after(text: &str) -> Result<After, String> {
+    text.parse().map_err(|error: InvalidCursor| error.to_string())
+}
+
+fn place(text: &str) -> Result<ChangelogPlace, String> {
+    match text {
+        "beginning" => Ok(ChangelogPlace::After(After::Beginning)),
+        "head" => Ok(ChangelogPlace::Head),
+        text => after(text).map(ChangelogPlace::After).map_err(|error| format!("{error}; or say beginning or head")),
+    }
 }
 
 #[derive(Debug, Args)]

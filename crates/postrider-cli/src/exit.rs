@@ -11,6 +11,7 @@
 use std::process::ExitCode;
 
 use postrider::StoreError;
+use postrider_changelog::ChangelogError;
 
 /// Publishes were abandoned.
 pub const ABANDONED: u8 = 3;
@@ -58,6 +59,12 @@ impl From<anyhow::Error> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        Self::failed(with_causes(&error))
+    }
+}
+
+impl From<ChangelogError> for Failure {
+    fn from(error: ChangelogError) -> Self {
         Self::failed(with_causes(&error))
     }
 }

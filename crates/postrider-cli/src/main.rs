@@ -42,6 +42,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Status(status) => commands::status::run(status, colour).await,
         Command::Dead(dead) => commands::dead::run(dead, colour).await,
         Command::Purge(purge) => commands::purge::run(purge).await,
+        Command::Changelog(changelog) => commands::changelog::run(changelog, colour).await,
         Command::Audit(audit) => commands::audit::run(audit, colour).await,
         Command::Doctor(doctor) => commands::doctor::run(doctor, colour).await,
         Command::Health(health) => commands::health::run(health).await,

@@ -2,6 +2,8 @@
 
 #[path = "binary/brokers.rs"]
 mod brokers;
+#[path = "binary/changelog.rs"]
+mod changelog;
 #[path = "binary/commands.rs"]
 mod commands;
 #[path = "binary/configuration.rs"]

@@ -1,6 +1,7 @@
 //! The operator's commands, one file each.
 
 pub mod audit;
+pub mod changelog;
 pub mod config;
 pub mod dead;
 pub mod doctor;

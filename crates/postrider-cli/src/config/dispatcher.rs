@@ -6,7 +6,29 @@ use postrider::store::{Delivered as Fate, Order as Waits};
 use postrider::{Dispatcher, DispatcherBuilder, Scope, Sink, Store};
 use postrider::{InvalidName, Names};
 
-use super::model::{Delivered, Order, Relay, Source};
+use super::model::{Config, Delivered, Order, Relay, Route, Source};
+
+impl Config {
+    /// The routes for the messages of a source.
+    pub fn routes_of(&self, source: &str) -> impl Iterator<Item = &Route> {
+        let of_source = move |route: &&Route| route.source.as_ref().is_none_or(|wanted| wanted == source);
+        self.route.iter().filter(|route| !route.changelog).filter(of_source)
+    }
+
+    /// The routes for the entries of a source's changelog, with their places.
+    pub fn changelog_routes_of(&self, source: &str) -> impl Iterator<Item = (usize, &Route)> {
+        let of_source = move |route: &Route| route.changelog && route.source.as_deref() == Some(source);
+        self.route.iter().enumerate().filter(move |(_, route)| of_source(route))
+    }
+
+    /// Whether messages of a source are taken: not if it is there for its changelog only.
+    pub fn dispatches(&self, name: &str) -> bool {
+        let Some(source) = self.source.get(name) else { return false };
+        let read =
+            source.changelog.enabled && (source.changelog.serve || self.changelog_routes_of(name).next().is_some());
+        !read || self.routes_of(name).next().is_some()
+    }
+}
 
 impl Source {
     /// Where the outbox lives in the database.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use postrider::ExponentialBackoff;
 use postrider::dispatch;
+use postrider_changelog::ConsumerConfig;
 use postrider_sinks::Format;
 use postrider_sinks::setting::{Secret, duration};
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ use super::sink::Sink;
 pub struct Config {
     /// The relay as a whole.
     pub relay: Relay,
-    /// The endpoint for health checks and metrics: `/healthz`, `/readyz` and `/metrics`.
+    /// The endpoint for health checks and metrics: `/healthz`, `/readyz` and `/metrics`, and for changelogs that are served.
     pub admin: Admin,
     /// Logs, on standard error.
     pub log: Log,
@@ -44,20 +45,22 @@ pub struct Relay {
     pub shutdown_grace: Duration,
 }
 
-/// The endpoint for health checks and metrics: `/healthz`, `/readyz` and `/metrics`.
+/// The endpoint for health checks and metrics: `/healthz`, `/readyz` and `/metrics`, and for changelogs that are served.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
     /// Whether there is one.
     pub enabled: bool,
-    /// Where it listens: an IP address and a port. It has no authentication: keep it on loopback or behind a network policy.
+    /// Where it listens: an IP address and a port. It has no authentication, but for the token
+    /// of a changelog: keep it on loopback or behind a network policy.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// `/healthz` is red when a source was not looked at with success for this long.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub stalled_after: Duration,
-    /// `/healthz` is red when the oldest due message has been due for this long and none was settled meanwhile.
+    /// `/healthz` is red when the oldest due message has been due for this long and none was settled meanwhile, or a
+    /// changelog route was held back for this long.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub oldest_due_limit: Duration,
@@ -156,6 +159,30 @@ pub struct Source {
     #[serde(with = "duration::option")]
     #[schemars(with = "Option<String>", extend("format" = "duration"))]
     pub keep_dead: Option<Duration>,
+    /// Its changelog: the units of work that were committed, in their order.
+    pub changelog: Changelog,
+}
+
+/// The changelog of a source: the units of work that were committed, in their order.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Changelog {
+    /// Whether the relay reads it, for routes with `changelog = true` and for `serve`.
+    pub enabled: bool,
+    /// Whether its entries can be read at the admin endpoint, at `/changelog/NAME` and `/changelog/NAME/stream`. Their
+    /// payloads are then open to whoever reaches it and has the token, if there is one.
+    pub serve: bool,
+    /// What readers must send as `authorization: Bearer …`. Give one whenever `admin.listen` is not loopback.
+    pub token: Option<Secret>,
+    /// How often to look for new entries, or for the lease of a relay that is gone; at most a third of the lease.
+    #[serde(with = "duration")]
+    #[schemars(with = "String", extend("format" = "duration"))]
+    pub poll_interval: Duration,
+    /// How long the right to deliver for a route lasts unless it is renewed. After a crash another relay takes over after
+    /// this time; 1s or more.
+    #[serde(with = "duration")]
+    #[schemars(with = "String", extend("format" = "duration"))]
+    pub lease: Duration,
 }
 
 /// Which messages wait for which others.
@@ -184,6 +211,13 @@ pub enum Delivered {
 pub struct Route {
     /// Messages from this source.
     pub source: Option<String>,
+    /// Whether it is for the entries of the source's changelog instead of the messages of its outbox. They go out one after
+    /// the other; what fails is tried again and holds back what comes after it. Such a route names its source, takes all
+    /// entries, and takes none from other routes.
+    pub changelog: bool,
+    /// Under which name the position of a changelog route is kept in the database; needed for such a route. Under another
+    /// name it begins anew.
+    pub name: Option<String>,
     /// Messages of namespaces like this: `*` is any text, `?` any character.
     pub namespace: Option<String>,
     /// Messages of topics like this: `*` is any text, `?` any character.
@@ -247,6 +281,14 @@ impl Default for Source {
             delivered: Delivered::Keep,
             keep_delivered: None,
             keep_dead: None,
+            changelog: Changelog::default(),
         }
+    }
+}
+
+impl Default for Changelog {
+    fn default() -> Self {
+        let usual = ConsumerConfig::default();
+        Self { enabled: false, serve: false, token: None, poll_interval: usual.poll_interval, lease: usual.lease }
     }
 }

@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
+use super::changelog::serve;
 use super::health::{Answer, Current};
 use crate::config::Admin;
 use crate::exit::Failure;
@@ -56,13 +57,15 @@ pub async fn bind(admin: &Admin, optional: bool) -> Result<Bound, Failure> {
 }
 
 impl Bound {
-    /// Serves `/healthz`, `/readyz` and `/metrics` in the background.
+    /// Serves `/healthz`, `/readyz` and `/metrics`, and the changelogs that are to be served, in the background.
     pub fn serve(self, current: Current, metrics: PrometheusHandle) -> Endpoint {
+        let changelogs = serve::router(current.clone());
         let app = Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(self::metrics))
-            .with_state(Shown { current, metrics });
+            .with_state(Shown { current, metrics })
+            .merge(changelogs);
         let serving = self.0.map(|listener| {
             tokio::spawn(async move {
                 if let Err(error) = axum::serve(listener, app).await {

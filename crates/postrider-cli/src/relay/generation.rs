@@ -10,8 +10,11 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use postrider::any::AnyStore;
 use postrider::{BreakerConfig, Dispatcher, Pulse, Route, Router, StoreError};
+use postrider_changelog::ChangelogError;
 use tokio_util::sync::CancellationToken;
 
+use super::changelog::Carrier;
+use super::changelog::serve::Served;
 use super::sinks::Sinks;
 use crate::config::{Config, Relay, Source};
 use crate::exit::{Failure, with_causes};
@@ -55,12 +58,36 @@ pub struct Line {
     stop: CancellationToken,
     drained: CancellationToken,
     abandoned: AtomicUsize,
+    /// Whether its messages are delivered, or only its changelog.
+    pub dispatches: bool,
+    /// The routes of its changelog.
+    pub carriers: Vec<Carrier>,
+    /// Its changelog, if it is served.
+    pub served: Option<Arc<Served>>,
 }
 
 impl Line {
     /// The dispatcher's signs of life, once there is one.
     pub fn pulse(&self) -> Option<Pulse> {
         self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes what its changelog is read with.
+    fn open_changelog(&mut self, routes: Vec<(String, Arc<Router>)>, config: &Config) -> Result<(), Failure> {
+        let settings = &self.source.changelog;
+        if !settings.enabled || (routes.is_empty() && !settings.serve) {
+            return Ok(());
+        }
+        let reader = postrider_changelog::open(&self.store).map_err(|error| Failure::usage(error.to_string()))?;
+        for (route, sink) in routes {
+            let carrier = Carrier::new((&self.name, &self.source), &route, config, reader.clone(), sink);
+            let said = |error: ChangelogError| Failure::usage(format!("route {route:?}: {error}"));
+            self.carriers.push(carrier.map_err(said)?);
+        }
+        if settings.serve {
+            self.served = Some(Arc::new(Served::new(reader, settings, self.stop.clone())));
+        }
+        Ok(())
     }
 
     /// Waits until it has drained; answers how many publishes were cut off.
@@ -72,9 +99,17 @@ impl Line {
 
 /// Checked and connected, but not delivering yet.
 pub struct Prepared {
-    lines: Vec<(Arc<Line>, Arc<Router>)>,
+    lines: Vec<(Arc<Line>, Option<Arc<Router>>)>,
     sinks: Sinks,
     config: Config,
+}
+
+/// The routes of a source.
+pub struct Routes {
+    /// For its messages, if they are delivered.
+    outbox: Option<Arc<Router>>,
+    /// For the entries of its changelog, by their names.
+    changelog: Vec<(String, Arc<Router>)>,
 }
 
 /// A generation that delivers.
@@ -95,11 +130,15 @@ impl Generation {
         let lines = join_all(enabled.map(|(name, source)| line(name, source, config, start))).await;
         let mut prepared = Vec::new();
         for line in lines {
-            let line = line?;
-            let Some(router) = routers.remove(&line.name) else { continue };
+            let mut line = line?;
+            let Some(Routes { outbox, changelog }) = routers.remove(&line.name) else { continue };
             // Settings that disagree are found here and not when the dispatcher is needed.
-            dispatcher(&line, router.clone()).map_err(|error| Failure::usage(error.to_string()))?;
-            prepared.push((Arc::new(line), router));
+            if let Some(router) = &outbox {
+                dispatcher(&line, router.clone()).map_err(|error| Failure::usage(error.to_string()))?;
+            }
+            line.dispatches = outbox.is_some();
+            line.open_changelog(changelog, config)?;
+            prepared.push((Arc::new(line), outbox));
         }
         Ok(Prepared { lines: prepared, sinks, config: config.clone() })
     }
@@ -138,6 +177,9 @@ async fn line(name: &str, source: &Source, config: &Config, start: Start<'_>) ->
         stop: CancellationToken::new(),
         drained: CancellationToken::new(),
         abandoned: AtomicUsize::new(0),
+        dispatches: true,
+        carriers: Vec::new(),
+        served: None,
     })
 }
 
@@ -163,7 +205,7 @@ impl Prepared {
                 for earlier in earlier {
                     earlier.drained().await;
                 }
-                let abandoned = deliver(&line, router).await;
+                let abandoned = work(&line, router).await;
                 line.abandoned.store(abandoned, Ordering::Relaxed);
             });
         }
@@ -180,15 +222,15 @@ async fn prepare_store(store: &AnyStore, source: &Source) -> Result<(), StoreErr
     store.check_schema().await
 }
 
-/// A router per source, from the routes that are for it.
-pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Router>>, String> {
+/// The routers of each source, from the routes that are for it.
+pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Routes>, String> {
     let mut routers = BTreeMap::new();
     for name in config.source.keys() {
         let mut routes = Vec::new();
         let ours = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
-        for (at, route) in config.route.iter().enumerate().filter(|(_, route)| ours(&route.source)) {
-            let sink = sinks.bind(at, route)?;
-            let mut bound = Route::to(&route.sink, sink);
+        let of_messages = config.route.iter().enumerate().filter(|(_, route)| !route.changelog && ours(&route.source));
+        for (at, route) in of_messages {
+            let mut bound = Route::to(&route.sink, sinks.bind(at, route)?);
             if let Some(pattern) = &route.namespace {
                 bound = bound.namespace(pattern);
             }
@@ -197,16 +239,41 @@ pub fn routers(config: &Config, sinks: &Sinks) -> Result<BTreeMap<String, Arc<Ro
             }
             routes.push(bound);
         }
-        routers.insert(name.clone(), Arc::new(Router::new(routes, BreakerConfig::default()).named(name)));
+        let mut changelog = Vec::new();
+        for (at, route) in config.changelog_routes_of(name) {
+            let bound = Route::to(&route.sink, sinks.bind(at, route)?);
+            changelog.push((route.name.clone().unwrap_or_default(), router(name, vec![bound])));
+        }
+        let outbox = config.dispatches(name).then(|| router(name, routes));
+        routers.insert(name.clone(), Routes { outbox, changelog });
     }
     Ok(routers)
 }
 
-/// Delivers the messages of a source until it is told to stop; answers how many publishes were cut off.
-async fn deliver(line: &Line, router: Arc<Router>) -> usize {
+fn router(source: &str, routes: Vec<Route>) -> Arc<Router> {
+    Arc::new(Router::new(routes, BreakerConfig::default()).named(source))
+}
+
+/// Does all that is to be done for a source until it is told to stop; answers how many publishes were cut off.
+async fn work(line: &Line, router: Option<Arc<Router>>) -> usize {
     if !line.checked && !until_it_answers(line).await {
         return 0;
     }
+    let messages = async {
+        match router {
+            Some(router) => deliver(line, router).await,
+            None => 0,
+        }
+    };
+    let entries = join_all(line.carriers.iter().map(|carrier| carry(line, carrier)));
+    let (messages, entries) = tokio::join!(messages, entries);
+    // What is only served is there until the end.
+    line.stop.cancelled().await;
+    messages + entries.iter().sum::<usize>()
+}
+
+/// Delivers the messages of a source until it is told to stop; answers how many publishes were cut off.
+async fn deliver(line: &Line, router: Arc<Router>) -> usize {
     while !line.stop.is_cancelled() {
         let dispatcher = match dispatcher(line, router.clone()) {
             Ok(dispatcher) => dispatcher,
@@ -220,6 +287,18 @@ async fn deliver(line: &Line, router: Arc<Router>) -> usize {
         match AssertUnwindSafe(dispatcher.run(line.stop.clone())).catch_unwind().await {
             Ok(ended) => return ended.abandoned,
             Err(_) => tracing::error!(source = line.name, "the dispatcher failed; it begins anew, please report it"),
+        }
+        line.stop.run_until_cancelled(tokio::time::sleep(RESTART_PAUSE)).await;
+    }
+    0
+}
+
+/// Delivers the entries of a changelog route until it is told to stop; answers how many publishes were cut off.
+async fn carry(line: &Line, carrier: &Carrier) -> usize {
+    while !line.stop.is_cancelled() {
+        match AssertUnwindSafe(carrier.run(&line.stop)).catch_unwind().await {
+            Ok(abandoned) => return abandoned,
+            Err(_) => tracing::error!(source = line.name, "a changelog route failed; it begins anew, please report it"),
         }
         line.stop.run_until_cancelled(tokio::time::sleep(RESTART_PAUSE)).await;
     }

@@ -107,8 +107,25 @@ fn no_answer() -> String {
     format!("no answer within {}", span(PATIENCE))
 }
 
-/// Red when the loop is stuck, the database does not answer, or the oldest due message is too old while nothing gets settled.
+/// A source with the routes of its changelog: red when any of them is.
 fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
+    let (mut good, mut body) = match line.dispatches {
+        true => messages(line, limits),
+        false => (true, json!({ "name": line.name, "healthy": true, "why": null })),
+    };
+    if !line.carriers.is_empty() {
+        let routes: Vec<(bool, Value)> = line.carriers.iter().map(|carrier| carrier.signs.health(limits)).collect();
+        if good && let Some((_, red)) = routes.iter().find(|(good, _)| !good) {
+            (good, body["healthy"]) = (false, false.into());
+            body["why"] = format!("changelog route {}: {}", red["route"], red["why"].as_str().unwrap_or("")).into();
+        }
+        body["changelog"] = routes.into_iter().map(|(_, route)| route).collect();
+    }
+    (good, body)
+}
+
+/// Red when the loop is stuck, the database does not answer, or the oldest due message is too old while nothing gets settled.
+fn messages(line: &Line, limits: &Admin) -> (bool, Value) {
     let Some(signs) = line.pulse().map(|pulse| pulse.signs()) else {
         let waited = line.since.elapsed();
         let good = waited < limits.stalled_after;

@@ -1,10 +1,11 @@
 //! `postrider run`: the relay as a program.
 //!
-//! A *generation* is everything that one configuration asks for: stores, sinks, routes and a dispatcher per source. A
-//! reload checks the new configuration and starts a new generation when the old one has drained; a configuration that
-//! is refused changes nothing.
+//! A *generation* is everything that one configuration asks for: stores, sinks, routes, a dispatcher per source and a
+//! carrier per changelog route. A reload checks the new configuration and starts a new generation when the old one has
+//! drained; a configuration that is refused changes nothing.
 
 mod admin;
+mod changelog;
 mod generation;
 mod health;
 mod service;

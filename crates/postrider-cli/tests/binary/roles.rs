@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 use testkit::within;
 
-use super::support::{PATIENCE, Relay, Site};
+use super::changelog::{config_of, write_at};
+use super::support::{PATIENCE, Receiver, Relay, Site};
 
 /// The address of the same database for another role.
 fn as_role(url: &str, role: &str) -> Result<String> {
@@ -65,6 +66,19 @@ async fn s23_unprivileged_roles_run_the_relay_and_the_operators_commands() -> Re
         let wrong = |finding: &&serde_json::Value| finding["severity"] == "problem" && finding["name"] != "durability";
         assert!(findings.len() > 8 && !findings.iter().any(|finding| wrong(&finding)), "{doctor:#}");
         run(&relay, &["audit"]).await?.failed_with(1)?;
+
+        write_at(&producer, 0..3).await?;
+        let receiver = Receiver::start().await?;
+        let file = site.file("postrider.toml", &config_of(&relay, &receiver.url))?.display().to_string();
+        let mut running = Relay::spawn(&["--config", &file], &[])?;
+        receiver.until(3).await.with_context(|| running.log())?;
+        assert_eq!(running.stop().await?, 0, "{}", running.log());
+        let listed = run(&operator, &["changelog", "list", "--json"]).await?.succeeded()?;
+        assert_eq!(listed.json_lines()?.len(), 3);
+        let consumers = run(&operator, &["changelog", "consumers", "--json"]).await?.succeeded()?;
+        assert_eq!(consumers.json()?["behind"], 0, "{consumers:?}");
+        run(&operator, &["changelog", "reset", "route/trail", "--to", "beginning", "--yes"]).await?.succeeded()?;
+        run(&operator, &["changelog", "forget", "route/trail", "--yes"]).await?.succeeded()?;
         assert_eq!((site.count("delivered").await?, site.count("pending").await?), (0, 1));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! What no type can say: values that cannot work, alone or together, and what is allowed but hardly meant.
 
+mod changelog;
 mod route;
 mod source;
 

@@ -20,6 +20,7 @@ impl Check<'_> {
             self.pattern(&path, "topic", route.topic.as_deref());
             self.binding(&path, route);
             self.time_limits(route);
+            self.changelog_route(at, route);
             if let Some(earlier) = self.config.route[..at].iter().position(|earlier| covers(earlier, route)) {
                 let said = format!("route[{earlier}] takes all of its messages; move this one up, or remove it");
                 self.warn(path, &said);
@@ -90,9 +91,12 @@ impl Check<'_> {
         for sink in self.config.sink.keys().filter(|name| self.config.route.iter().all(|route| route.sink != **name)) {
             self.warn(KeyPath::from(["sink", sink]), "no route leads to it; add a [[route]], or remove it");
         }
-        for (name, source) in self.config.source.iter().filter(|(_, source)| source.enabled) {
-            let of_source = |route: &&Route| route.source.as_ref().is_none_or(|wanted| wanted == name);
-            let routes: Vec<&Route> = self.config.route.iter().filter(of_source).collect();
+        let config = self.config;
+        for (name, source) in config.source.iter().filter(|(_, source)| source.enabled) {
+            if !config.dispatches(name) {
+                continue;
+            }
+            let routes: Vec<&Route> = config.routes_of(name).collect();
             let path = KeyPath::from(["source", name]);
             if routes.is_empty() {
                 self.warn(path, "no route is for its messages, so all of them will wait; add a [[route]]");
@@ -123,7 +127,8 @@ fn is_all(pattern: Option<&str>) -> bool {
 
 /// Whether everything that the later route matches is taken by the earlier one.
 fn covers(earlier: &Route, later: &Route) -> bool {
-    (earlier.source.is_none() || earlier.source == later.source)
+    !(earlier.changelog || later.changelog)
+        && (earlier.source.is_none() || earlier.source == later.source)
         && pattern_covers(earlier.namespace.as_deref(), later.namespace.as_deref())
         && pattern_covers(earlier.topic.as_deref(), later.topic.as_deref())
 }

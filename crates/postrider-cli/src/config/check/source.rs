@@ -28,6 +28,7 @@ impl Check<'_> {
             self.namespaces(&path, source);
             self.dispatcher(&path, name, source);
             self.retention(&path, source);
+            self.changelog(&path, source);
         }
         self.sharing();
     }

@@ -227,7 +227,17 @@ fn the_full_example_has_every_key() {
             (Shape::Named(inner), Value::Table(table)) => {
                 table.iter().for_each(|(key, entry)| missing(inner, &entry.node, &format!("{path}.{key}"), found));
             }
-            (Shape::List(inner), Value::List(list)) => missing(inner, &list[0], &format!("{path}[0]"), found),
+            // What excludes another key may stand in another element.
+            (Shape::List(inner), Value::List(list)) => {
+                let of_each = list.iter().map(|node| {
+                    let mut found = Vec::new();
+                    missing(inner, node, &format!("{path}[]"), &mut found);
+                    found
+                });
+                let of_each: Vec<Vec<String>> = of_each.collect();
+                let in_none = |path: &&String| of_each.iter().all(|found| found.contains(path));
+                found.extend(of_each[0].iter().filter(in_none).cloned());
+            }
             (Shape::Section(fields), Value::Table(table)) => fields.iter().for_each(|field| {
                 let path = format!("{path}.{}", field.name);
                 match table.get(&field.name) {

@@ -1,6 +1,7 @@
 //! The configuration as an operator meets it.
 
 mod accepted;
+mod changelog;
 mod environment;
 mod noise;
 mod places;

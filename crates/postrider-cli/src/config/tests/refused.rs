@@ -10,7 +10,7 @@ const ADDED: &[(&str, &str)] = &[
     ("listen = \"127.0.0.1:80\"", "f:7:1: source.shop.listen: there is no such key here; it belongs into [admin]"),
     (
         "zzzzzzzzzz = 1",
-        "f:7:1: source.shop.zzzzzzzzzz: there is no such key; known are batch_size, behind_pooler, concurrency, connections, delivered, enabled, keep_dead, keep_delivered, lease, max_attempts, migrate, namespaces, order, poll_interval, prefix, publish_timeout, retry_base, retry_max, schema, table, tenant, url",
+        "f:7:1: source.shop.zzzzzzzzzz: there is no such key; known are batch_size, behind_pooler, changelog, concurrency, connections, delivered, enabled, keep_dead, keep_delivered, lease, max_attempts, migrate, namespaces, order, poll_interval, prefix, publish_timeout, retry_base, retry_max, schema, table, tenant, url",
     ),
     ("lease.x = 1", "f:7:1: source.shop.lease: this is not a length of time; write text such as \"30s\""),
     ("[sorce.x]", "f:7:2: sorce: there is no such key; did you mean \"source\"?"),

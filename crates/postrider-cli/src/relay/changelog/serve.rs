@@ -1,0 +1,298 @@
+//! The changelog over HTTP: pages, and a stream that does not end.
+//!
+//! Readers share the connections of the relay, so only a few of their questions are asked at a time and deliveries never
+//! wait for them. A stream reads a page when its client has taken the last one, so a slow client costs no memory.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures::stream::{self, Stream};
+use postrider_changelog::{After, ChangelogError, Cursor, DEFAULT_LIMIT, Entry, Page, Reader};
+use postrider_sinks::setting::Secret;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::super::health::Current;
+use crate::config::Changelog;
+
+/// The most streams at a time, of all sources together.
+const MOST_STREAMS: usize = 64;
+/// The most questions to a database at a time.
+const MOST_READS: usize = 2;
+/// How long a page may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After which silence a stream says how far it is, so that a client that is gone is noticed.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// A changelog that can be read over HTTP.
+pub struct Served {
+    reader: Arc<dyn Reader>,
+    token: Option<Secret>,
+    poll_interval: Duration,
+    reads: Semaphore,
+    stop: CancellationToken,
+}
+
+impl Served {
+    pub fn new(reader: Arc<dyn Reader>, settings: &Changelog, stop: CancellationToken) -> Self {
+        Self {
+            reader,
+            token: settings.token.clone(),
+            poll_interval: settings.poll_interval,
+            reads: Semaphore::new(MOST_READS),
+            stop,
+        }
+    }
+
+    async fn read(&self, after: After, limit: u32) -> Result<Page, ChangelogError> {
+        let read = async {
+            let _turn = self.reads.acquire().await;
+            self.reader.list(after, limit).await
+        };
+        timeout(PATIENCE, read).await.unwrap_or_else(|elapsed| Err(ChangelogError::Unavailable(Box::new(elapsed))))
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
+        given.is_some_and(|(scheme, given)| {
+            scheme.eq_ignore_ascii_case(b"bearer ") && is_same(token.expose().as_bytes(), given)
+        })
+    }
+}
+
+/// Compares in a time that tells nothing of where two texts differ.
+fn is_same(secret: &[u8], given: &[u8]) -> bool {
+    let mut differs = secret.len() ^ given.len();
+    for (at, byte) in given.iter().enumerate() {
+        differs |= usize::from(black_box(secret.get(at).unwrap_or(&0) ^ byte));
+    }
+    black_box(differs) == 0
+}
+
+#[derive(Clone)]
+struct Serving {
+    current: Current,
+    streams: Arc<Semaphore>,
+}
+
+/// `/changelog/{source}` and `/changelog/{source}/stream`.
+pub fn router(current: Current) -> Router {
+    Router::new()
+        .route("/changelog/{source}", get(page))
+        .route("/changelog/{source}/stream", get(follow))
+        .with_state(Serving { current, streams: Arc::new(Semaphore::new(MOST_STREAMS)) })
+}
+
+/// Why nothing is answered.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.0, Json(json!({ "error": self.1 }))).into_response();
+        if self.0 == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<ChangelogError> for Refusal {
+    fn from(error: ChangelogError) -> Self {
+        let status = match &error {
+            ChangelogError::Invalid(_) => StatusCode::BAD_REQUEST,
+            ChangelogError::OtherStore { .. } | ChangelogError::LostHistory(_) => StatusCode::CONFLICT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl Serving {
+    /// The changelog of a source, for who may read it. A source that is not served is as good as none.
+    fn find(&self, source: &str, headers: &HeaderMap) -> Result<Arc<Served>, Refusal> {
+        let generation = self.current.generation();
+        let line = generation.lines.iter().find(|line| line.name == source);
+        let Some(served) = line.and_then(|line| line.served.clone()) else {
+            return Err(Refusal(StatusCode::NOT_FOUND, "no changelog of such a source is served".into()));
+        };
+        match served.admits(headers) {
+            true => Ok(served),
+            false => Err(Refusal(StatusCode::UNAUTHORIZED, "send the token as authorization: Bearer …".into())),
+        }
+    }
+}
+
+/// What was asked for.
+struct Asked {
+    after: After,
+    limit: u32,
+}
+
+/// Reads the parameters; of those that are not known none is overlooked.
+fn asked(parameters: &BTreeMap<String, String>, known: &[&str]) -> Result<Asked, Refusal> {
+    let bad = |said: String| Refusal(StatusCode::BAD_REQUEST, said);
+    if let Some(name) = parameters.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(bad(format!("there is no parameter {name:?}; known are {}", known.join(", "))));
+    }
+    let after = match parameters.get("after").map(String::as_str) {
+        None | Some("") => After::Beginning,
+        Some(text) => text.parse().map_err(|error| bad(format!("after: {error}")))?,
+    };
+    let limit = match parameters.get("limit") {
+        None => DEFAULT_LIMIT,
+        Some(text) => {
+            let number = text.parse().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| bad("limit: write a whole number of 1 or more".into()))?
+        }
+    };
+    Ok(Asked { after, limit })
+}
+
+type Parameters = Query<BTreeMap<String, String>>;
+
+async fn page(
+    State(serving): State<Serving>,
+    Path(source): Path<String>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let served = serving.find(&source, &headers)?;
+    let asked = asked(&parameters, &["after", "limit"])?;
+    let page = served.read(asked.after, asked.limit).await?;
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(page)).into_response())
+}
+
+async fn follow(
+    State(serving): State<Serving>,
+    Path(source): Path<String>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let served = serving.find(&source, &headers)?;
+    let asked = asked(&parameters, &["after"])?;
+    let Ok(permit) = serving.streams.clone().try_acquire_owned() else {
+        let said = format!("there are {MOST_STREAMS} streams already; come again later, or read pages");
+        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, said));
+    };
+    // The first page is read before the answer begins, so that a cursor that is refused has its status.
+    let first = served.read(asked.after, DEFAULT_LIMIT).await?;
+    let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(lines(served, asked.after, first, permit))).into_response())
+}
+
+/// A line of a stream; without an entry it only says how far the stream is, if that can be said.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Cursor>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<&'a Entry>,
+}
+
+struct Following {
+    served: Arc<Served>,
+    after: After,
+    /// What was read and not sent yet.
+    page: Option<Page>,
+    spoken: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The lines of a stream, from its first page on, until the relay stops or takes over a new configuration.
+fn lines(
+    served: Arc<Served>,
+    after: After,
+    first: Page,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<String, std::io::Error>> + Send {
+    // The first line is sent at once, so that a client knows that it is heard.
+    let start = Following { served, after, page: Some(first), spoken: Instant::now(), _permit: permit };
+    stream::unfold(Some(start), |following| async move {
+        let mut following = following?;
+        let stop = following.served.stop.clone();
+        let next = stop.run_until_cancelled(following.next()).await?;
+        match next {
+            Ok(text) => Some((Ok(text), Some(following))),
+            // What cannot be read on is told, and is the end.
+            Err(error) => Some((Ok(format!("{}\n", json!({ "error": error.to_string() }))), None)),
+        }
+    })
+}
+
+impl Following {
+    /// The next lines. While the database does not answer the stream waits and keeps its place.
+    async fn next(&mut self) -> Result<String, ChangelogError> {
+        loop {
+            if let Some(page) = self.page.take() {
+                return self.say(&page);
+            }
+            match self.served.read(self.after, DEFAULT_LIMIT).await {
+                Ok(page) if !page.entries.is_empty() || self.spoken.elapsed() >= HEARTBEAT => self.page = Some(page),
+                Err(error) if !error.is_transient() => return Err(error),
+                Err(_) if self.spoken.elapsed() >= HEARTBEAT => {
+                    self.spoken = Instant::now();
+                    return line(&Line { cursor: None, entry: None });
+                }
+                _ => sleep(self.served.poll_interval).await,
+            }
+        }
+    }
+
+    /// The entries of a page, each on a line; a page without any says how far the stream is. A stamp that lies ahead of
+    /// the newest entry is waited for, and no cursor can say so.
+    fn say(&mut self, page: &Page) -> Result<String, ChangelogError> {
+        self.spoken = Instant::now();
+        if page.entries.is_empty() {
+            let ahead = matches!(self.after, After::Versionstamp(stamp) if stamp > page.next.versionstamp());
+            return line(&Line { cursor: (!ahead).then_some(page.next), entry: None });
+        }
+        self.after = page.next.into();
+        let with_cursor = |entry| line(&Line { cursor: Some(Cursor::at(page.store, entry)), entry: Some(entry) });
+        page.entries.iter().map(with_cursor).collect()
+    }
+}
+
+fn line(line: &Line) -> Result<String, ChangelogError> {
+    let text = serde_json::to_string(line);
+    text.map(|text| text + "\n").map_err(|error| ChangelogError::Failed(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_same_only_if_all_of_it_is() {
+        assert!(is_same(b"secret", b"secret"));
+        for given in ["", "s", "secre", "secres", "secretsecret", "Secret"] {
+            assert!(!is_same(b"secret", given.as_bytes()), "{given}");
+        }
+        assert!(!is_same(b"", b"x"));
+    }
+
+    #[test]
+    fn parameters_are_read_strictly() {
+        let of = |given: &[(&str, &str)]| {
+            let given = given.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            asked(&given, &["after", "limit"]).map(|asked| asked.limit).map_err(|refusal| refusal.0.as_u16())
+        };
+        assert_eq!(of(&[]), Ok(DEFAULT_LIMIT));
+        assert_eq!(of(&[("after", ""), ("limit", "5")]), Ok(5));
+        assert_eq!(of(&[("after", "00000000000000000001ffff")]), Ok(DEFAULT_LIMIT));
+        for bad in [("limit", "0"), ("limit", "-1"), ("limit", "x"), ("after", "x"), ("cursor", "x")] {
+            assert_eq!(of(&[bad]), Err(400), "{bad:?}");
+        }
+    }
+}

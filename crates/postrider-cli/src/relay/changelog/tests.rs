@@ -1,0 +1,171 @@
+//! How a carrier goes about its entries, on SQLite and with closures for sinks.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::Result;
+use postrider::{AnyStore, ClaimedMessage, Connect, Names, PublishError, callback};
+use postrider_changelog::{Change, Changelog, Operation};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A changelog with two entries, and what the sink was called with.
+struct Scene {
+    reader: Arc<dyn Reader>,
+    calls: Arc<Mutex<Vec<(Uuid, i32, Instant)>>>,
+    _directory: TempDir,
+}
+
+impl Scene {
+    async fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let url = format!("sqlite:{}", directory.path().join("outbox.db").display());
+        let store = AnyStore::connect(&url, &Connect { create: true, ..Connect::default() }).await?;
+        store.migrate().await?;
+        let reader = postrider_changelog::open(&store)?;
+        let AnyStore::Sqlite(store) = store else { anyhow::bail!("no SQLite") };
+        let changelog = Changelog::new(store.pool().clone(), Names::default()).enabled(true);
+        for id in ["one", "two"] {
+            let mut transaction = store.pool().begin().await?;
+            let reservation = changelog.reserve(&mut transaction).await?;
+            let operation = Operation::Delete { check_version: None };
+            let change = Change { namespace: "shop".into(), table: "orders".into(), external_id: id.into(), operation };
+            changelog.append(&mut transaction, reservation, id, vec![change]).await?;
+            transaction.commit().await?;
+        }
+        Ok(Self { reader, calls: Arc::default(), _directory: directory })
+    }
+
+    /// A carrier to a sink that answers so, given how often it was called before.
+    fn carrier<A>(&self, answer: impl Fn(usize) -> A + Send + Sync + 'static) -> Result<Carrier>
+    where
+        A: Future<Output = Result<(), PublishError>> + Send + 'static,
+    {
+        let calls = self.calls.clone();
+        let sink = callback(move |message: ClaimedMessage| {
+            let mut calls = calls.lock().expect("calls");
+            calls.push((message.id, message.attempts, Instant::now()));
+            answer(calls.len() - 1)
+        });
+        let mut source = Source { retry_base: Duration::from_millis(1), ..Source::default() };
+        source.retry_max = Duration::from_millis(600);
+        source.changelog.lease = Duration::from_secs(2);
+        source.changelog.poll_interval = Duration::from_millis(20);
+        Ok(Carrier::new(("shop", &source), "trail", &Config::default(), self.reader.clone(), Arc::new(sink))?)
+    }
+
+    /// Runs a carrier until the sink was called so often and the position is written.
+    async fn run(&self, carrier: &Carrier, calls: usize) -> Vec<(Uuid, i32, Instant)> {
+        let stop = CancellationToken::new();
+        let enough = async {
+            while self.calls.lock().expect("calls").len() < calls {
+                sleep(Duration::from_millis(5)).await;
+            }
+            stop.cancel();
+        };
+        let ran = async { tokio::join!(carrier.run(&stop), enough) };
+        timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end");
+        self.calls.lock().expect("calls").clone()
+    }
+
+    async fn behind(&self) -> Result<u128> {
+        Ok(self.reader.consumers().await?[0].behind)
+    }
+}
+
+#[tokio::test]
+async fn a_retry_comes_not_before_the_sink_asked_for_it_and_attempts_are_counted() -> Result<()> {
+    let scene = Scene::new().await?;
+    let after = Duration::from_millis(700);
+    let carrier = scene.carrier(move |call| async move {
+        match call {
+            0 => Err(PublishError::retry_after(after, "later")),
+            1 => Err(PublishError::retry("again")),
+            _ => Ok(()),
+        }
+    })?;
+    let calls = scene.run(&carrier, 4).await;
+    assert_eq!(calls.iter().map(|call| call.1).collect::<Vec<_>>(), [1, 2, 3, 1]);
+    assert!(calls[0].0 == calls[1].0 && calls[1].0 == calls[2].0 && calls[2].0 != calls[3].0, "{calls:?}");
+    assert!(calls[1].2 - calls[0].2 >= after, "{calls:?}");
+    assert_eq!(scene.behind().await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_waits_for_the_longest_and_is_not_skipped() -> Result<()> {
+    let scene = Scene::new().await?;
+    let carrier = scene.carrier(|call| async move {
+        match call {
+            0 => Err(PublishError::reject("never")),
+            1 => Err(PublishError::unsendable("not even sent")),
+            _ => Ok(()),
+        }
+    })?;
+    let calls = scene.run(&carrier, 4).await;
+    assert!(calls[0].0 == calls[1].0 && calls[1].0 == calls[2].0, "{calls:?}");
+    // Half of the longest delay is chance.
+    for pair in [&calls[0..2], &calls[1..3]] {
+        assert!(pair[1].2 - pair[0].2 >= Duration::from_millis(300), "{calls:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sink_that_panics_has_an_unknown_outcome_and_is_called_again() -> Result<()> {
+    let scene = Scene::new().await?;
+    let carrier = scene.carrier(|call| async move {
+        assert!(call > 0, "on purpose");
+        Ok(())
+    })?;
+    let calls = scene.run(&carrier, 3).await;
+    assert!(calls[0].0 == calls[1].0 && calls[1].0 != calls[2].0, "{calls:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_publish_that_takes_longer_than_the_lease_keeps_it() -> Result<()> {
+    let scene = Scene::new().await?;
+    let slow = scene.carrier(|_| async {
+        sleep(Duration::from_millis(4_500)).await;
+        Ok(())
+    })?;
+    let other = Consumer::new(scene.reader.clone(), format!("{PREFIX}trail"), ConsumerConfig::default())?;
+    let tries = async {
+        while scene.calls.lock().expect("calls").is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        for _ in 0..40 {
+            sleep(Duration::from_millis(100)).await;
+            assert!(other.acquire().await.expect("an answer").is_none(), "another one got it");
+        }
+    };
+    let (calls, ()) = tokio::join!(scene.run(&slow, 1), tries);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(scene.behind().await?, 1, "it was under way, so it counts");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lease_that_is_taken_away_ends_the_wait_and_the_route_goes_on_from_its_new_place() -> Result<()> {
+    let scene = Scene::new().await?;
+    let carrier = scene.carrier(|call| async move {
+        match call {
+            0 => Err(PublishError::retry_after(Duration::from_secs(3_600), "in an hour")),
+            _ => Ok(()),
+        }
+    })?;
+    let moves = async {
+        while scene.reader.consumers().await?.iter().all(|consumer| consumer.last_error.is_none()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let first = scene.reader.list(Default::default(), 1).await?;
+        scene.reader.reset("route/trail", first.next.into()).await
+    };
+    let (calls, moved) = tokio::join!(scene.run(&carrier, 2), moves);
+    assert!(moved?);
+    assert!(calls[0].0 != calls[1].0, "the first was skipped by an operator: {calls:?}");
+    assert_eq!(scene.behind().await?, 0);
+    Ok(())
+}
