@@ -42,7 +42,6 @@ impl Default for ConsumerConfig {
 pub struct Consumer {
     reader: Arc<dyn Reader>,
     name: String,
-    owner: Uuid,
     config: ConsumerConfig,
 }
 
@@ -65,7 +64,7 @@ impl Consumer {
                 config.lease, config.poll_interval
             )));
         }
-        Ok(Self { reader, name, owner: Uuid::now_v7(), config })
+        Ok(Self { reader, name, config })
     }
 
     /// Its name.
@@ -73,16 +72,18 @@ impl Consumer {
         &self.name
     }
 
-    /// Takes the lease, if nobody else has it.
+    /// Takes the lease, if nobody has it: no other process, and nobody in this one.
     pub async fn acquire(&self) -> Result<Option<Held>, ChangelogError> {
-        let Self { reader, name, owner, config } = self;
-        let lease = reader.acquire(name, *owner, config.lease, config.first).await?;
+        let Self { reader, name, config } = self;
+        // An owner of its own for each lease: two tasks of one process do not share one.
+        let now = Instant::now();
+        let lease = reader.acquire(name, Uuid::now_v7(), config.lease, config.first).await?;
         Ok(lease.map(|lease| Held {
             reader: reader.clone(),
             cursor: lease.cursor,
             lease,
             config: config.clone(),
-            renewed: Instant::now(),
+            renewed: now,
         }))
     }
 
@@ -170,13 +171,27 @@ impl Held {
         Ok(())
     }
 
-    /// Runs something that may take long, and keeps the lease meanwhile. If the lease is lost it is dropped where it is.
+    /// Runs something that may take long, and keeps the lease meanwhile. If the lease is lost, or cannot be renewed before it
+    /// ends, the work is dropped where it is.
     pub async fn keep_while<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ChangelogError> {
-        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            lost = self.keep() => Err(lost),
+        }
+    }
+
+    /// Renews the lease again and again; ends when it cannot.
+    async fn keep(&mut self) -> ChangelogError {
+        let pause = self.config.lease / 3;
         loop {
-            match tokio::time::timeout(self.config.lease / 3, &mut work).await {
-                Ok(done) => return Ok(done),
-                Err(_) => self.renew().await?,
+            tokio::time::sleep_until(self.renewed + pause).await;
+            let ends = self.renewed + self.config.lease;
+            while let Err(error) = self.renew().await {
+                if !error.is_transient() || Instant::now() >= ends {
+                    return error;
+                }
+                tokio::time::sleep(pause / 4).await;
             }
         }
     }

@@ -109,7 +109,7 @@ impl Cursor {
         self.versionstamp
     }
 
-    /// The id of the last entry that was read.
+    /// The id of the last entry that was read; none at the beginning, and where a bare stamp was given.
     pub fn entry(&self) -> Option<Uuid> {
         self.entry
     }
@@ -134,9 +134,6 @@ impl FromStr for Cursor {
         let id = |text: &str| Uuid::try_parse(text).map_err(|_| InvalidCursor::Form);
         let versionstamp = stamp.parse()?;
         let entry = Some(id(entry)?).filter(|entry| !entry.is_nil());
-        if entry.is_none() != (versionstamp == Versionstamp::ZERO) {
-            return Err(InvalidCursor::Form);
-        }
         Ok(Self { store: id(store)?, versionstamp, entry })
     }
 }

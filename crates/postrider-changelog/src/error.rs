@@ -4,7 +4,7 @@ use std::error::Error;
 
 use uuid::Uuid;
 
-use crate::{Cursor, Versionstamp};
+use crate::{Cursor, TransactionVersion, Versionstamp};
 
 /// A unit of work was not committed, or the changelog could not answer. Nothing was written, unless the answer to a commit was
 /// lost ([`Unavailable`](Self::Unavailable)).
@@ -57,6 +57,14 @@ pub enum ChangelogError {
         uow_id: String,
         /// Its entry.
         versionstamp: Option<Versionstamp>,
+    },
+    /// The transaction does not have the version any more that it reserved: the reservation was undone by a rollback to a
+    /// savepoint, or the transaction was ended by a statement that commits or by an error that was passed over. Nothing was
+    /// appended; roll it back.
+    #[error("transaction version {version} is not reserved by this transaction any more; roll it back and repeat it")]
+    ReservationLost {
+        /// The version.
+        version: TransactionVersion,
     },
     /// A deadlock, a lock that was not to be had in time, or a serialisation failure, as REPEATABLE READ and SERIALIZABLE give
     /// to whoever came second: repeat the transaction.

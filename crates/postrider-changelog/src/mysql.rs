@@ -26,7 +26,6 @@ impl Dialect for MySql {
     const NOT_FINITE: bool = false;
     /// From the year 1000 to the end of 9999; it would make null of anything else without a word.
     const TIMES: RangeInclusive<i64> = -30_610_224_000_000..=253_402_300_799_999;
-    const OWNER_TWICE: bool = true;
     const BEGIN: Option<&'static str> = None;
 
     fn render(names: &Names, template: &str) -> String {

@@ -63,6 +63,16 @@ impl Dialect for Postgres {
         }
     }
 
+    /// Once as the column compares, which may not care for case, so that its index is used, and once for what it is.
+    fn identified(kind: ColumnKind, column: &str, mut bind: impl FnMut() -> String) -> String {
+        let id = bind();
+        let same = format!("{column} = {}", Self::written(kind, &id));
+        match kind {
+            ColumnKind::Text => format!("{same} and {column}::text collate \"C\" = {id}::text"),
+            _ => same,
+        }
+    }
+
     fn one_of(column: &str, placeholder: &str) -> String {
         format!("{column} in (select value::bigint from json_array_elements_text({placeholder}::text::json))")
     }

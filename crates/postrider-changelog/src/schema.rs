@@ -293,7 +293,7 @@ impl Column {
         Self::new(name, ColumnKind::Float)
     }
 
-    /// An exact decimal number, text in payloads.
+    /// An exact decimal number, text in payloads. On SQLite, which has none, the table's column is to be text.
     pub fn decimal(name: impl Into<String>) -> Self {
         Self::new(name, ColumnKind::Decimal)
     }

@@ -3,6 +3,7 @@
 //! SQLite has one writer at a time anyway. A unit of work begins with `begin immediate`; a transaction of the caller's own that
 //! has read before it reserves may not be able to write any more, and gets
 //! [`ChangelogError::Conflict`](crate::ChangelogError::Conflict). Times in the application's tables are milliseconds since 1970.
+//! Floating-point numbers are read back to the last bit by the SQLite that comes with the library; old ones may be off by it.
 
 use postrider_store::Names;
 use postrider_store::sqlite::{code, sort, statements};
@@ -37,10 +38,17 @@ impl Dialect for Sqlite {
 
     fn read(kind: ColumnKind, column: &str) -> String {
         match kind {
-            ColumnKind::Float => format!("printf('%!.17g', {column})"),
-            ColumnKind::Binary => format!("lower(hex({column}))"),
+            // Both functions make something of null.
+            ColumnKind::Float => format!("case when {column} is not null then printf('%!.17g', {column}) end"),
+            ColumnKind::Binary => format!("case when {column} is not null then lower(hex({column})) end"),
             _ => format!("cast({column} as text)"),
         }
+    }
+
+    /// Once as the column compares, which may not care for case, so that its index is used, and once for what it is.
+    fn identified(_: ColumnKind, column: &str, mut bind: impl FnMut() -> String) -> String {
+        let id = bind();
+        format!("{column} = {id} and {column} = {id} collate binary")
     }
 
     fn one_of(column: &str, placeholder: &str) -> String {

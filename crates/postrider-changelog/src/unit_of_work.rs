@@ -235,7 +235,7 @@ impl UnitOfWork {
                 return Err(invalid(format!("the external id of a row of {:?} is given as text", declared.name)));
             }
         };
-        check_external_id(table, &external_id)?;
+        let external_id = check_external_id(table, external_id)?;
         let written = declared.columns.iter().map(|column| match given.remove(column.name.as_str()) {
             Some(input) => written(table, column, input),
             None => absent(table, column),
@@ -275,8 +275,8 @@ impl UnitOfWork {
         set: impl IntoIterator<Item = (&'a str, Input)>,
         checked: bool,
     ) -> Result<(), ChangelogError> {
-        check_external_id(table, &id.external)?;
         let version = checked.then(|| expected(table, &id)).transpose()?;
+        let external_id = check_external_id(table, id.external)?;
         let mut columns = Vec::new();
         for (name, input) in named(table, set)? {
             let column = table.column(name)?;
@@ -286,15 +286,14 @@ impl UnitOfWork {
         if columns.is_empty() {
             return Err(invalid(format!("an update of {:?} sets no column; name one, or use check", table.name())));
         }
-        self.record(table, id.external, Verb::Update { set: columns, version });
+        self.record(table, external_id, Verb::Update { set: columns, version });
         Ok(())
     }
 
     /// Records a row to delete, whatever version it has.
     pub fn delete(&mut self, table: &Table, id: impl Into<Id>) -> Result<(), ChangelogError> {
-        let id = id.into();
-        check_external_id(table, &id.external)?;
-        self.record(table, id.external, Verb::Delete { version: None });
+        let external_id = check_external_id(table, id.into().external)?;
+        self.record(table, external_id, Verb::Delete { version: None });
         Ok(())
     }
 
@@ -302,7 +301,7 @@ impl UnitOfWork {
     pub fn delete_checked(&mut self, table: &Table, id: impl Into<Id>) -> Result<(), ChangelogError> {
         let id = id.into();
         let version = Some(expected(table, &id)?);
-        self.record(table, id.external, Verb::Delete { version });
+        self.record(table, check_external_id(table, id.external)?, Verb::Delete { version });
         Ok(())
     }
 
@@ -310,7 +309,7 @@ impl UnitOfWork {
     pub fn check(&mut self, table: &Table, id: impl Into<Id>) -> Result<(), ChangelogError> {
         let id = id.into();
         let version = expected(table, &id)?;
-        self.record(table, id.external, Verb::Check { version });
+        self.record(table, check_external_id(table, id.external)?, Verb::Check { version });
         Ok(())
     }
 
@@ -348,16 +347,18 @@ pub(crate) fn check_id(what: &str, id: &str) -> Result<(), ChangelogError> {
     Ok(())
 }
 
-fn check_external_id(table: &Table, id: &str) -> Result<(), ChangelogError> {
-    check_id(&format!("the external id of a row of {:?}", table.name()), id)?;
-    if table.declared().external_id.kind == ColumnKind::Uuid && Uuid::try_parse(id).is_err() {
-        return Err(invalid(format!("the external id of a row of {:?} is to be a UUID and is none", table.name())));
+/// An external id as the table holds it; a UUID may be written in several ways and has one.
+fn check_external_id(table: &Table, id: String) -> Result<String, ChangelogError> {
+    check_id(&format!("the external id of a row of {:?}", table.name()), &id)?;
+    if table.declared().external_id.kind != ColumnKind::Uuid {
+        return Ok(id);
     }
-    Ok(())
+    let uuid = Uuid::try_parse(&id);
+    uuid.map(|uuid| uuid.to_string())
+        .map_err(|_| invalid(format!("the external id of a row of {:?} is to be a UUID and is none", table.name())))
 }
 
 fn expected(table: &Table, id: &Id) -> Result<i64, ChangelogError> {
-    check_external_id(table, &id.external)?;
     id.version.ok_or_else(|| {
         invalid(format!(
             "the version of a row of {:?} is to be checked and its id has none; use Id::with_version",
@@ -402,17 +403,27 @@ fn written(table: &Table, column: &Column, input: Input) -> Result<Written, Chan
         Input::Value(Value::Null) => Ok(Written::Value(Value::Null)),
         Input::Now if column.kind == ColumnKind::Timestamp => Ok(Written::Now),
         // An external id is told as it is; where only the internal one is known, it is looked up.
-        Input::Id(id) if reference => Ok(Written::ByExternal(id.external)),
+        Input::Id(id) if reference => by_external(table, column, id.external),
         Input::Internal(id) if reference => Ok(Written::ByInternal(id)),
-        Input::Value(Value::Text(id)) if reference => {
-            check_id(&format!("column {:?} of {:?}", column.name, table.name()), &id)?;
-            Ok(Written::ByExternal(id))
-        }
+        Input::Value(Value::Text(id)) if reference => by_external(table, column, id),
         Input::Value(value) if !reference => {
             column.kind.check(&value).map_err(refused)?;
-            Ok(Written::Value(value))
+            Ok(Written::Value(canonical(column.kind, value)))
         }
         _ => Err(refused(format!("is {}", column.kind))),
+    }
+}
+
+fn by_external(table: &Table, column: &Column, id: String) -> Result<Written, ChangelogError> {
+    let ColumnKind::Reference(target) = column.kind else { return Err(invalid("it is no reference")) };
+    check_external_id(&table.target(target), id).map(Written::ByExternal)
+}
+
+/// A UUID may be written in several ways and has one.
+fn canonical(kind: ColumnKind, value: Value) -> Value {
+    match (kind, &value) {
+        (ColumnKind::Uuid, Value::Text(text)) => Uuid::try_parse(text).map_or(value, |uuid| uuid.to_string().into()),
+        _ => value,
     }
 }
 
@@ -425,7 +436,7 @@ impl ColumnKind {
             }
             (Self::Text, Value::Text(_)) | (Self::Boolean, Value::Bool(_)) | (Self::Binary, Value::Bytes(_)) => true,
             (Self::Uuid, Value::Text(text)) => Uuid::try_parse(text).is_ok(),
-            (Self::Integer, _) => whole(value).is_some_and(|number| number.abs() <= LARGEST_EXACT),
+            (Self::Integer, _) => whole(value).is_some_and(|number| number.unsigned_abs() <= LARGEST_EXACT as u64),
             (Self::BigInteger, _) => whole(value).is_some(),
             (Self::Float, Value::Number(_)) | (Self::Timestamp, Value::Date(_)) => true,
             (Self::Decimal, _) => decimal(value).is_some(),

@@ -183,9 +183,6 @@ async fn list<DB: postrider_changelog::Database>(changelog: &Changelog<DB>) -> S
 
 /// What the writers do besides, in the SQL of their database.
 trait Stepping: Scene {
-    /// A transaction whose first statement is to be a reservation.
-    fn begin(&self) -> impl Future<Output = Transaction<'static, Self::Db>> + Send;
-
     /// Updates the row that many update.
     fn touch(transaction: &mut Transaction<'static, Self::Db>) -> impl Future<Output = ()> + Send;
 
@@ -196,12 +193,8 @@ trait Stepping: Scene {
 const TOUCH: &str = "update users set _version = _version + 1 where id = 'shared'";
 
 macro_rules! stepping {
-    ($scene:ty, $begin:expr, $placeholder:literal) => {
+    ($scene:ty, $placeholder:literal) => {
         impl Stepping for $scene {
-            async fn begin(&self) -> Transaction<'static, Self::Db> {
-                self.pool().begin_with($begin).await.expect("it begins")
-            }
-
             async fn touch(transaction: &mut Transaction<'static, Self::Db>) {
                 sqlx::query(TOUCH).execute(&mut **transaction).await.expect("it is updated");
             }
@@ -215,6 +208,6 @@ macro_rules! stepping {
     };
 }
 
-stepping!(OnPostgres, "begin", "$1");
-stepping!(OnMySql, "begin", "?");
-stepping!(OnSqlite, "begin immediate", "?1");
+stepping!(OnPostgres, "$1");
+stepping!(OnMySql, "?");
+stepping!(OnSqlite, "?1");

@@ -3,4 +3,4 @@
 -- Uses the primary key.
 update {cursors}
 set locked_by = ?1, locked_until = {now} + ?2, fence = fence + 1
-where name = ?3 and (locked_until is null or locked_until <= {now} or locked_by = ?1)
+where name = ?3 and (locked_until is null or locked_until <= {now})

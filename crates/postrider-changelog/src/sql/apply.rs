@@ -3,7 +3,7 @@
 //! What a payload says is read back from the row that was written, because a database may round, cut, pad or change what it
 //! was given: in the same statement where the database can, and in one more on MySQL.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use num_bigint::BigInt;
 
@@ -96,19 +96,18 @@ impl<DB: Dialect> Doing<'_, DB> {
     pub async fn run(mut self, work: &UnitOfWork) -> Result<Applied, ChangelogError> {
         let mut applied = Applied::default();
         let mut lookups = Vec::new();
+        let mut created = Created::default();
         for (at, operation) in work.operations.iter().enumerate() {
             let tell = self.telling && !(self.hidden)(&operation.table);
             let done = self.operation(at, operation, tell).await?;
-            if let Verb::Create(_) = operation.verb {
-                let id = Id::external(&operation.external_id).with_version(0);
-                applied.created.push(done.internal.into_iter().fold(id, Id::with_internal));
-            }
+            created.note(operation, done.internal);
             if let (true, Some(told)) = (tell, done.told) {
                 lookups.extend(told.lookups(at, applied.changes.len(), &operation.table));
                 applied.changes.push(told.change(applied.changes.len(), operation));
             }
         }
         applied.ref_map = self.look_up(lookups).await?;
+        applied.created = created.rows.into_iter().flatten().collect();
         Ok(applied)
     }
 
@@ -206,12 +205,13 @@ impl<DB: Dialect> Doing<'_, DB> {
             return Ok(DB::fetch(self.connection, &query).await.map_err(failed)?.pop());
         }
         let query = draft.finish(sql, self.persistent);
-        if DB::execute(self.connection, &query).await.map_err(failed)? == 0 {
+        let (written, counted) = DB::insert(self.connection, &query).await.map_err(failed)?;
+        if written == 0 {
             return Ok(None);
         }
         let by_external = columns.iter().any(|(_, written)| matches!(written, Written::ByExternal(_)));
-        if !tell && !by_external && update.is_some() {
-            return Ok(Some(Row::new()));
+        if !tell && !by_external {
+            return Ok(Some(vec![counted.map(|number| number.to_string())]));
         }
         let mut draft = Draft::default();
         let sql = format!("select {read} from {table} where {}", found::<DB>(&mut draft, operation, None));
@@ -252,7 +252,10 @@ impl<DB: Dialect> Doing<'_, DB> {
         for ((place, written), cell) in columns.iter().zip(cells) {
             let column = &operation.table.declared().columns[*place];
             let value = match (written, column.kind) {
-                (Written::ByExternal(_), ColumnKind::Reference(target)) if cell.is_none() => {
+                // MySQL without its strict mode makes 0 of null.
+                (Written::ByExternal(_), ColumnKind::Reference(target))
+                    if cell.as_deref().is_none_or(|id| id == "0") =>
+                {
                     return Err(unresolved(at, column, &operation.table.target(target)));
                 }
                 (Written::ByExternal(id), _) => Reading::Value(Value::Text(id.clone())),
@@ -312,6 +315,35 @@ impl<DB: Dialect> Doing<'_, DB> {
 
     async fn execute(&mut self, query: &Query) -> Result<u64, ChangelogError> {
         DB::execute(self.connection, query).await.map_err(Failed::of_application)
+    }
+}
+
+/// The rows that a unit of work has created, as they are after its last operation.
+#[derive(Default)]
+struct Created<'a> {
+    rows: Vec<Option<Id>>,
+    places: HashMap<(&'a str, &'a str, &'a str), usize>,
+}
+
+impl<'a> Created<'a> {
+    fn note(&mut self, operation: &'a Recorded, internal: Option<i64>) {
+        let place = (operation.table.namespace(), operation.table.name(), operation.external_id.as_str());
+        match (&operation.verb, self.places.get(&place)) {
+            (Verb::Create(_), _) => {
+                let id = Id::external(&operation.external_id).with_version(0);
+                self.places.insert(place, self.rows.len());
+                self.rows.push(Some(internal.into_iter().fold(id, Id::with_internal)));
+            }
+            (Verb::Update { .. }, Some(at)) => {
+                let row = self.rows[*at].take();
+                self.rows[*at] = row.map(|id| {
+                    let version = id.version().unwrap_or_default() + 1;
+                    id.with_version(version)
+                });
+            }
+            (Verb::Delete { .. }, Some(at)) => self.rows[*at] = None,
+            _ => {}
+        }
     }
 }
 

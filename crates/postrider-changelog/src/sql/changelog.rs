@@ -49,7 +49,8 @@ pub struct Changelog<DB: Database> {
 pub struct Committed {
     /// Its entry, if there is one.
     pub versionstamp: Option<Versionstamp>,
-    /// The rows that were created, in their order, with their internal ids if the database said them.
+    /// The rows that were created and are still there, in their order, with their versions after the last operation, and with
+    /// their internal ids if the database said them.
     pub created: Vec<Id>,
 }
 
@@ -59,7 +60,7 @@ pub struct Committed {
 #[must_use = "append to it, or the transaction keeps other writers waiting for nothing"]
 pub struct Reservation {
     version: Option<TransactionVersion>,
-    now: Date,
+    now: Option<Date>,
 }
 
 impl Reservation {
@@ -68,8 +69,8 @@ impl Reservation {
         self.version
     }
 
-    /// The database's time when it was made.
-    pub fn now(&self) -> Date {
+    /// The database's time when it was made, unless the changelog is off.
+    pub fn now(&self) -> Option<Date> {
         self.now
     }
 }
@@ -105,14 +106,17 @@ impl<DB: Database> Changelog<DB> {
 
     /// Commits a unit of work in a transaction of its own, with its entry if the changelog is enabled. If it fails nothing was
     /// written, and it can be committed again; only after [`ChangelogError::Unavailable`] it may have been done, and committing
-    /// it again answers [`ChangelogError::AlreadyCommitted`] if it was.
+    /// it again answers [`ChangelogError::AlreadyCommitted`] if it was. Where nothing leaves an entry, because the changelog is
+    /// off or all tables are internal, nobody can know that.
+    ///
+    /// If the future is dropped the transaction is rolled back, unless it was at its commit.
     pub async fn commit(&self, work: &UnitOfWork) -> Result<Committed, ChangelogError> {
         self.check(work)?;
         if work.is_empty() {
             return Ok(Committed { versionstamp: None, created: Vec::new() });
         }
         let mut transaction = self.begin().await?;
-        let failed = match self.apply(&mut transaction, work).await {
+        let failed = match self.apply_to(&mut transaction, work).await {
             Ok(committed) => match transaction.commit().await {
                 Ok(()) => return Ok(committed),
                 Err(error) => return Err(DB::failed(error).into()),
@@ -129,20 +133,20 @@ impl<DB: Database> Changelog<DB> {
                 | ChangelogError::AlreadyCommitted { .. }
                 | ChangelogError::Failed(_)
         );
-        if self.enabled
-            && repeated
-            && let Ok(Some(versionstamp)) = self.find(work.id()).await
-        {
-            return Err(ChangelogError::AlreadyCommitted {
-                uow_id: work.id().to_owned(),
-                versionstamp: Some(versionstamp),
-            });
+        if !self.enabled || !repeated {
+            return Err(failed);
         }
-        Err(failed)
+        match (self.find(work.id()).await?, failed) {
+            (None, ChangelogError::AlreadyCommitted { .. }) => Err(behind()),
+            (None, failed) => Err(failed),
+            (versionstamp, _) => Err(ChangelogError::AlreadyCommitted { uow_id: work.id().to_owned(), versionstamp }),
+        }
     }
 
     /// Does a unit of work in a transaction of the caller's own, before its other statements: the reservation is to be the
-    /// first one. It is committed if and only if that transaction is. After an error roll it back.
+    /// first one. It is committed if and only if that transaction is. If it fails it is undone as a whole, to a savepoint, and
+    /// the transaction goes on without it, unless the error is [`Conflict`](ChangelogError::Conflict) or
+    /// [`Unavailable`](ChangelogError::Unavailable): then roll it back.
     ///
     /// On SQLite begin it with `begin immediate`. On PostgreSQL under REPEATABLE READ or SERIALIZABLE, a writer that had to wait
     /// gets [`ChangelogError::Conflict`]; repeat the transaction.
@@ -152,15 +156,38 @@ impl<DB: Database> Changelog<DB> {
         work: &UnitOfWork,
     ) -> Result<Committed, ChangelogError> {
         self.check(work)?;
+        let mut savepoint = transaction.begin().await.map_err(DB::failed)?;
+        match self.apply_to(&mut savepoint, work).await {
+            Ok(committed) => {
+                savepoint.commit().await.map_err(DB::failed)?;
+                Ok(committed)
+            }
+            Err(failed) => {
+                let _ = savepoint.rollback().await;
+                Err(failed)
+            }
+        }
+    }
+
+    /// Does a unit of work, and leaves half of it after an error.
+    async fn apply_to(
+        &self,
+        transaction: &mut Transaction<'_, DB>,
+        work: &UnitOfWork,
+    ) -> Result<Committed, ChangelogError> {
         let hidden = |table: &Table| self.hides(table);
         let telling = self.enabled && apply::told(work, hidden) > 0;
         let reservation = match telling {
             true => self.reserve(transaction).await?,
-            false => Reservation { version: None, now: self.time(transaction, apply::needs_time(work)).await? },
+            false => Reservation { version: None, now: None },
+        };
+        let now = match reservation.now {
+            Some(now) => now,
+            None => self.time(transaction, apply::needs_time(work)).await?,
         };
         let doing = Doing::<DB> {
             connection: transaction,
-            now: reservation.now,
+            now,
             telling,
             hidden: &hidden,
             persistent: self.statements.persistent,
@@ -180,11 +207,11 @@ impl<DB: Database> Changelog<DB> {
     /// changelog is off.
     pub async fn reserve(&self, transaction: &mut Transaction<'_, DB>) -> Result<Reservation, ChangelogError> {
         if !self.enabled {
-            return Ok(Reservation { version: None, now: date(0)? });
+            return Ok(Reservation { version: None, now: None });
         }
         let (version, now) = DB::reserve(transaction, &self.statements).await?;
         let version = version.ok_or(ChangelogError::Exhausted)?;
-        Ok(Reservation { version: Some(version), now: date(now)? })
+        Ok(Reservation { version: Some(version), now: Some(date(now)?) })
     }
 
     /// Writes an entry for what the caller's transaction has changed, under an id of the caller's choice: of all entries with
@@ -227,11 +254,14 @@ impl<DB: Database> Changelog<DB> {
         declared.internal || declared.physical == self.names.table() || physical.is_some_and(|name| own.contains(&name))
     }
 
+    /// In a task of its own: whoever is dropped while a transaction begins would give its connection back in the middle of
+    /// it, and sqlx would not know.
     async fn begin(&self) -> Result<Transaction<'static, DB>, ChangelogError> {
-        let begun = async {
-            let Some(statement) = DB::BEGIN else { return self.pool.begin().await };
+        let pool = self.pool.clone();
+        let begun = tokio::spawn(async move {
+            let Some(statement) = DB::BEGIN else { return pool.begin().await };
             loop {
-                let connection = self.pool.acquire().await?;
+                let connection = pool.acquire().await?;
                 // SQLite ends a transaction by itself after some errors, and sqlx takes it for open.
                 if connection.is_in_transaction() {
                     let _ = connection.close().await;
@@ -239,8 +269,9 @@ impl<DB: Database> Changelog<DB> {
                 }
                 return Transaction::begin(connection, Some(statement.into_sql_str())).await;
             }
-        };
-        Ok(begun.await.map_err(DB::failed)?)
+        });
+        let begun = begun.await.map_err(|error| ChangelogError::Unavailable(error.into()))?;
+        Ok(begun.map_err(DB::failed)?)
     }
 
     async fn time(&self, connection: &mut DB::Connection, needed: bool) -> Result<Date, ChangelogError> {
@@ -270,12 +301,15 @@ impl<DB: Database> Changelog<DB> {
             Argument::text(uow_id),
             Argument::text(payload),
             Argument::Text(ref_map),
+            Argument::text(version.to_string()),
         ];
         match DB::execute(connection, &self.statements.query(&self.statements.append, arguments)).await {
+            Ok(0) => Err(ChangelogError::ReservationLost { version }),
             Ok(_) => Ok(stamp),
-            Err(Failed { kind: Kind::Duplicate, .. }) => {
+            Err(failed) if failed.kind == Kind::Duplicate && failed.names(UNIT_OF_WORK_KEYS) => {
                 Err(ChangelogError::AlreadyCommitted { uow_id: uow_id.to_owned(), versionstamp: None })
             }
+            Err(Failed { kind: Kind::Duplicate, .. }) => Err(behind()),
             Err(failed) => Err(failed.into()),
         }
     }
@@ -304,6 +338,16 @@ pub(crate) fn reserved(rows: &[Row]) -> Result<(u128, i64), Failed> {
 fn date(millis: i64) -> Result<Date, ChangelogError> {
     let date = Date::from_millis(millis);
     date.ok_or_else(|| Failed::unreadable("the database's clock is out of its mind").into())
+}
+
+/// What the unique key on the ids of units of work is called in errors.
+const UNIT_OF_WORK_KEYS: [&str; 2] = ["changelog_uow", "changelog.uow_id"];
+
+/// The versionstamp is taken although the version was free.
+fn behind() -> ChangelogError {
+    ChangelogError::Failed(
+        "the counter changelog.version is behind the newest entry, so nothing can be written; was a part of the database restored? Set it to the newest transaction version".into(),
+    )
 }
 
 fn check_count(count: usize) -> Result<(), ChangelogError> {

@@ -29,8 +29,6 @@ pub(crate) mod sealed {
         const NOT_FINITE: bool;
         /// The times that it can hold, in milliseconds since 1970.
         const TIMES: RangeInclusive<i64> = i64::MIN..=i64::MAX;
-        /// Whether a statement that takes a lease says its owner once more at the end, for want of numbered parameters.
-        const OWNER_TWICE: bool = false;
         /// How a transaction begins that is going to write, if a plain one would not do.
         const BEGIN: Option<&'static str>;
 
@@ -50,9 +48,7 @@ pub(crate) mod sealed {
         fn one_of(column: &str, placeholder: &str) -> String;
 
         /// A condition: an external id is exactly the one that `bind` makes a parameter of.
-        fn identified(kind: ColumnKind, column: &str, mut bind: impl FnMut() -> String) -> String {
-            format!("{column} = {}", Self::written(kind, &bind()))
-        }
+        fn identified(kind: ColumnKind, column: &str, bind: impl FnMut() -> String) -> String;
 
         /// A subquery, so that it may look at the table that is being written.
         fn subquery(select: &str) -> String {

@@ -41,7 +41,11 @@ impl Kind {
             sqlx::Error::Configuration(_)
             | sqlx::Error::ColumnDecode { .. }
             | sqlx::Error::Decode(_)
-            | sqlx::Error::Encode(_) => Self::Refused,
+            | sqlx::Error::Encode(_)
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::TypeNotFound { .. }
+            | sqlx::Error::PoolClosed => Self::Refused,
             _ => Self::Unavailable,
         }
     }
@@ -77,13 +81,42 @@ impl Failed {
         })
     }
 
-    /// An error of a statement about the application's own tables: what is missing there is not ours to migrate.
+    /// Whether the database's text names one of these.
+    pub(crate) fn names(&self, names: [&str; 2]) -> bool {
+        let error = self.source.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+        error.is_some_and(|error| names.iter().any(|name| error.message().contains(name)))
+    }
+
+    /// An error of a statement about the application's own tables: what is missing there is not ours to migrate, and what the
+    /// database says of it may hold values.
     pub(crate) fn of_application(self) -> ChangelogError {
-        match self.kind {
-            Kind::Schema => ChangelogError::Failed(self.source),
-            _ => self.into(),
+        let Self { kind, source } = self;
+        match kind {
+            Kind::Schema | Kind::Duplicate | Kind::Refused => ChangelogError::Failed(without_values(source)),
+            _ => Self { kind, source }.into(),
         }
     }
+}
+
+/// What a database said, without the values that it quotes.
+fn without_values(source: Source) -> Source {
+    let error = source.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+    let Some(error) = error else { return source };
+    let message = error.message();
+    let code = error.code().unwrap_or_default();
+    // MySQL has the key after the value, the others do not have the value here.
+    let key = message.rsplit_once("for key ").map(|(_, key)| key);
+    let constraint = error.constraint().or(key).map(|name| format!(", constraint {name}"));
+    let what = match error.kind() {
+        sqlx::error::ErrorKind::UniqueViolation => "a unique key is there already",
+        sqlx::error::ErrorKind::ForeignKeyViolation => {
+            "a row that is referred to is missing, or one that refers is there"
+        }
+        sqlx::error::ErrorKind::NotNullViolation => "a column cannot be null",
+        sqlx::error::ErrorKind::CheckViolation => "a check does not hold",
+        _ => "the database does not accept the statement or its values",
+    };
+    format!("{what} (code {code}{})", constraint.unwrap_or_default()).into()
 }
 
 impl From<Failed> for ChangelogError {

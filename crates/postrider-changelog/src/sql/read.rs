@@ -30,6 +30,7 @@ impl<DB: Database> Changelog<DB> {
         to: &Cursor,
         length: Duration,
     ) -> Result<(), ChangelogError> {
+        check_forward(lease, to)?;
         let query = self.advancing(lease, Some(to), length);
         fenced(lease, DB::execute(transaction, &query).await?)
     }
@@ -131,7 +132,9 @@ impl<DB: Database> Reader for Changelog<DB> {
         let next = match (entries.last(), after) {
             (Some(entry), _) => Cursor::at(store, entry),
             (None, After::Cursor(cursor)) => cursor,
-            (None, after) => self.place(&mut connection, after).await?,
+            (None, After::Beginning) => Cursor::beginning(store),
+            // It may lie ahead of the newest entry, and is kept as it is.
+            (None, After::Versionstamp(stamp)) => Cursor::new(store, stamp, None),
         };
         Ok(Page { store, entries, next, more })
     }
@@ -150,8 +153,7 @@ impl<DB: Database> Reader for Changelog<DB> {
         let statements = &self.statements;
         let (name, id) = (Argument::text(consumer), Argument::text(owner.to_string()));
         let take = || {
-            let mut arguments = vec![id.clone(), Argument::from(micros(lease)), name.clone()];
-            arguments.extend(DB::OWNER_TWICE.then(|| id.clone()));
+            let arguments = [id.clone(), Argument::from(micros(lease)), name.clone()];
             statements.query(&statements.consumer_take, arguments)
         };
         let mut connection = self.connection().await?;
@@ -178,6 +180,7 @@ impl<DB: Database> Reader for Changelog<DB> {
     }
 
     async fn advance(&self, lease: &Lease, to: Option<&Cursor>, length: Duration) -> Result<(), ChangelogError> {
+        to.map_or(Ok(()), |to| check_forward(lease, to))?;
         fenced(lease, self.change(self.advancing(lease, to, length)).await?)
     }
 
@@ -208,6 +211,19 @@ impl<DB: Database> Reader for Changelog<DB> {
     async fn forget(&self, consumer: &str) -> Result<bool, ChangelogError> {
         let arguments = [Argument::text(consumer)];
         Ok(self.change(self.statements.query(&self.statements.consumer_forget, arguments)).await? > 0)
+    }
+}
+
+/// Whether a consumer may say that it has read so far.
+fn check_forward(lease: &Lease, to: &Cursor) -> Result<(), ChangelogError> {
+    same_store(lease.cursor.store(), to)?;
+    let (from, to) = (lease.cursor.versionstamp(), to.versionstamp());
+    match from <= to {
+        true => Ok(()),
+        false => Err(ChangelogError::Invalid(format!(
+            "consumer {:?} was at {from} and cannot go back to {to}; use reset",
+            lease.consumer
+        ))),
     }
 }
 

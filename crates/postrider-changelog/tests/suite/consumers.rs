@@ -141,17 +141,60 @@ pub async fn s1_51_a_lease_ends_by_itself<S: Scene>() {
 pub async fn s1_51_a_lease_is_renewed<S: Scene>() {
     let scene = start::<S>().await;
     let one = consumer(&scene, "reader", After::Beginning);
-    let held = held(&one).await;
+    let mut held = held(&one).await;
     end_lease(&scene).await;
     // Nobody has taken it meanwhile.
     held.renew().await.expect("it is renewed");
     let other = consumer(&scene, "reader", After::Beginning);
     assert!(other.acquire().await.expect("it answers").is_none());
     assert_eq!(held.keep_while(async { 7 }).await.expect("it is kept"), 7);
-    // The same process may take it anew, and what it had before is worth nothing then.
-    let again = one.acquire().await.expect("it answers").expect("it has it already");
-    assert!(again.lease().fence > held.lease().fence);
+    // Another task of the same process has to wait, too.
+    assert!(one.clone().acquire().await.expect("it answers").is_none());
+    end_lease(&scene).await;
+    let again = one.acquire().await.expect("it answers").expect("it has ended");
+    assert!(again.lease().fence > held.lease().fence && again.lease().owner != held.lease().owner);
     is_lost(&scene, held.lease()).await;
+}
+
+pub async fn s1_51_a_lease_is_kept_while_its_position_is_being_committed<S: Scene>() {
+    let scene = start::<S>().await;
+    let config = ConsumerConfig {
+        lease: Duration::from_secs(1),
+        poll_interval: Duration::from_millis(50),
+        ..Default::default()
+    };
+    let consumer = Consumer::new(Arc::new(scene.changelog()), "reader", config).expect("it is right");
+    let mut held = held(&consumer).await;
+    let (lease, page) = (held.lease().clone(), held.read().await.expect("it can be read"));
+    // The work holds the lock on the consumer's row for longer than it takes to want to renew the lease.
+    let work = async {
+        let mut transaction = scene.begin().await;
+        let changelog = scene.changelog();
+        changelog.advance_in(&mut transaction, &lease, &page.next, LONG).await.expect("it advances");
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        transaction.commit().await.expect("it is committed");
+    };
+    let kept = tokio::time::timeout(Duration::from_secs(20), held.keep_while(work)).await;
+    kept.expect("they do not wait for each other").expect("the lease is kept");
+    assert_eq!(row(&scene, "reader").await.expect("there is one")[0], Some(stamp(3, 0)));
+}
+
+pub async fn s1_51_a_consumer_does_not_go_back<S: Scene>() {
+    let scene = start::<S>().await;
+    let (changelog, consumer) = (scene.changelog(), consumer(&scene, "reader", After::Beginning));
+    let mut held = held(&consumer).await;
+    let beginning = held.cursor();
+    let page = held.read().await.expect("it can be read");
+    held.advance(page.next).await.expect("it advances");
+    assert!(matches!(held.advance(beginning).await, Err(ChangelogError::Invalid(_))));
+    held.release().await.expect("it is released");
+    let held = consumer.acquire().await.expect("it answers").expect("it is free");
+    let mut transaction = scene.begin().await;
+    let back = changelog.advance_in(&mut transaction, held.lease(), &beginning, LONG).await;
+    assert!(matches!(back, Err(ChangelogError::Invalid(_))), "{back:?}");
+    let other = Cursor::beginning(Uuid::now_v7());
+    let elsewhere = changelog.advance_in(&mut transaction, held.lease(), &other, LONG).await;
+    assert!(matches!(elsewhere, Err(ChangelogError::OtherStore { .. })), "{elsewhere:?}");
 }
 
 pub async fn s1_51_a_place_is_committed_with_the_consumers_own_effect<S: Scene>() {

@@ -5,6 +5,7 @@ pub mod enablement;
 pub mod flow;
 pub mod identifiers;
 pub mod migration;
+pub mod misuse;
 pub mod own;
 pub mod payload;
 pub mod references;
@@ -112,6 +113,14 @@ macro_rules! changelog_promises {
             consumers::s1_51_another_process_takes_over_when_the_lease_has_ended
             consumers::s1_51_a_lease_ends_by_itself
             consumers::s1_51_a_lease_is_renewed
+            consumers::s1_51_a_lease_is_kept_while_its_position_is_being_committed
+            consumers::s1_51_a_consumer_does_not_go_back
+            misuse::s1_13_a_reservation_that_was_undone_is_not_used
+            misuse::s1_45_a_unit_of_work_that_fails_leaves_the_callers_transaction_as_it_was
+            misuse::s1_13_a_counter_that_went_back_is_not_taken_for_a_repeat
+            misuse::s1_39_ids_are_told_as_the_table_holds_them
+            misuse::s1_45_what_the_database_says_of_a_value_is_not_passed_on
+            misuse::s1_45_rows_that_were_created_have_their_last_version
             consumers::s1_51_a_place_is_committed_with_the_consumers_own_effect
             consumers::s1_51_a_consumer_is_reset_and_forgotten
             consumers::s1_51_operators_see_who_is_held_back
