@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{After, ChangelogError, Cursor, DEFAULT_LIMIT, Lease, Page, Reader};
@@ -76,7 +77,13 @@ impl Consumer {
     pub async fn acquire(&self) -> Result<Option<Held>, ChangelogError> {
         let Self { reader, name, owner, config } = self;
         let lease = reader.acquire(name, *owner, config.lease, config.first).await?;
-        Ok(lease.map(|lease| Held { reader: reader.clone(), cursor: lease.cursor, lease, config: config.clone() }))
+        Ok(lease.map(|lease| Held {
+            reader: reader.clone(),
+            cursor: lease.cursor,
+            lease,
+            config: config.clone(),
+            renewed: Instant::now(),
+        }))
     }
 
     /// Waits for the lease.
@@ -97,6 +104,8 @@ pub struct Held {
     lease: Lease,
     cursor: Cursor,
     config: ConsumerConfig,
+    /// When the lease was last renewed, or just before.
+    renewed: Instant,
 }
 
 impl Held {
@@ -123,14 +132,28 @@ impl Held {
                 return Ok(page);
             }
             tokio::time::sleep(self.config.poll_interval).await;
-            self.renew().await?;
+            if self.renewed.elapsed() > self.config.lease / 3 {
+                self.renew().await?;
+            }
         }
     }
 
     /// Says how far it has read, and renews the lease. Nothing is changed if the lease was lost.
     pub async fn advance(&mut self, to: Cursor) -> Result<(), ChangelogError> {
+        if to.store() != self.cursor.store() {
+            return Err(ChangelogError::OtherStore { store: self.cursor.store(), found: to.store() });
+        }
+        if to.versionstamp() < self.cursor.versionstamp() {
+            return Err(ChangelogError::Invalid(format!(
+                "consumer {:?} is at {} and cannot go back to {}; use reset",
+                self.lease.consumer,
+                self.cursor.versionstamp(),
+                to.versionstamp()
+            )));
+        }
+        let now = Instant::now();
         self.reader.advance(&self.lease, Some(&to), self.config.lease).await?;
-        self.cursor = to;
+        (self.cursor, self.renewed) = (to, now);
         Ok(())
     }
 
@@ -140,12 +163,15 @@ impl Held {
     }
 
     /// Renews the lease.
-    pub async fn renew(&self) -> Result<(), ChangelogError> {
-        self.reader.advance(&self.lease, None, self.config.lease).await
+    pub async fn renew(&mut self) -> Result<(), ChangelogError> {
+        let now = Instant::now();
+        self.reader.advance(&self.lease, None, self.config.lease).await?;
+        self.renewed = now;
+        Ok(())
     }
 
     /// Runs something that may take long, and keeps the lease meanwhile. If the lease is lost it is dropped where it is.
-    pub async fn keep_while<T>(&self, work: impl Future<Output = T>) -> Result<T, ChangelogError> {
+    pub async fn keep_while<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ChangelogError> {
         let mut work = std::pin::pin!(work);
         loop {
             match tokio::time::timeout(self.config.lease / 3, &mut work).await {

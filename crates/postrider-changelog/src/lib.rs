@@ -44,5 +44,5 @@ pub use schema::{Column, Schema, SchemaBuilder, Table, TableBuilder};
 pub use sql::{Changelog, Committed, Database, Reservation, open};
 pub use superjson::{InvalidSuperjson, decode, encode};
 pub use unit_of_work::{Id, Input, UnitOfWork};
-pub use value::{Date, Value};
+pub use value::{Date, InvalidDate, NotJson, Value};
 pub use versionstamp::{InvalidVersionstamp, TransactionVersion, Versionstamp};

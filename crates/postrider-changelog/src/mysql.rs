@@ -6,6 +6,8 @@
 //! [`ChangelogError::Conflict`](crate::ChangelogError::Conflict). What was written is read back by a third statement, because
 //! MySQL rounds and cuts without an error where PostgreSQL would not.
 
+use std::ops::RangeInclusive;
+
 use postrider_store::Names;
 use postrider_store::mysql::{is_login, kind_of, number, statements};
 use sqlx::{MySql, MySqlConnection};
@@ -22,6 +24,8 @@ impl Dialect for MySql {
     const RETURNING: bool = false;
     const LOCK: &'static str = " for update";
     const NOT_FINITE: bool = false;
+    /// From the year 1000 to the end of 9999; it would make null of anything else without a word.
+    const TIMES: RangeInclusive<i64> = -30_610_224_000_000..=253_402_300_799_999;
     const OWNER_TWICE: bool = true;
     const BEGIN: Option<&'static str> = None;
 

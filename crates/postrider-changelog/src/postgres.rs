@@ -41,9 +41,10 @@ impl Dialect for Postgres {
             ColumnKind::Float => format!("{placeholder}::float8"),
             ColumnKind::Decimal => format!("{placeholder}::text::numeric"),
             ColumnKind::Boolean => format!("{placeholder}::boolean"),
-            ColumnKind::Timestamp => {
-                format!("timestamptz '1970-01-01 00:00:00+00' + {placeholder}::bigint * interval '1 millisecond'")
-            }
+            // Days and the rest apart: an interval is multiplied as a floating-point number, which would lose milliseconds.
+            ColumnKind::Timestamp => format!(
+                "(timestamp '1970-01-01' + {placeholder}::bigint / 86400000 * interval '1 day' + {placeholder}::bigint % 86400000 * interval '1 millisecond') at time zone 'UTC'"
+            ),
             ColumnKind::Json => format!("{placeholder}::text::json"),
             ColumnKind::Binary => format!("{placeholder}::bytea"),
         }
@@ -53,7 +54,10 @@ impl Dialect for Postgres {
         match kind {
             ColumnKind::Boolean => format!("{column}::int::text"),
             ColumnKind::Float => format!("{column}::float8::text"),
-            ColumnKind::Timestamp => format!("floor(extract(epoch from {column}) * 1000)::bigint::text"),
+            // PostgreSQL 13 answers a floating-point number, which is exact to the microsecond only.
+            ColumnKind::Timestamp => {
+                format!("floor(round(extract(epoch from {column}) * 1000000)::numeric / 1000)::bigint::text")
+            }
             ColumnKind::Binary => format!("encode({column}, 'hex')"),
             _ => format!("{column}::text"),
         }

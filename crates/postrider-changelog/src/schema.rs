@@ -398,12 +398,23 @@ fn identifier(place: &str, name: &str) -> Result<(), ChangelogError> {
     Ok(())
 }
 
+/// Refuses names that readers in JavaScript refuse, because objects there have them already.
+pub(crate) fn check_name(name: &str) -> Result<(), ChangelogError> {
+    match name {
+        "__proto__" | "constructor" | "prototype" => {
+            Err(invalid(format!("{name:?} is a name that JavaScript keeps for itself; use another")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn unique<'a>(what: &str, place: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ChangelogError> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if name.is_empty() {
             return Err(invalid(format!("{place} has a {what} without a name")));
         }
+        check_name(name)?;
         if !seen.insert(name) {
             return Err(invalid(format!("{place} has two {what}s {name:?}; give one another name")));
         }

@@ -6,6 +6,8 @@ use std::fmt;
 use num_bigint::BigInt;
 use uuid::Uuid;
 
+use crate::change::is_placeholder;
+use crate::payload::PLACEHOLDER;
 use crate::schema::{Column, ColumnKind, DefaultValue, Table, invalid};
 use crate::{ChangelogError, Value};
 
@@ -427,11 +429,27 @@ impl ColumnKind {
             (Self::BigInteger, _) => whole(value).is_some(),
             (Self::Float, Value::Number(_)) | (Self::Timestamp, Value::Date(_)) => true,
             (Self::Decimal, _) => decimal(value).is_some(),
-            (Self::Json, value) => return value.to_json().map(drop).map_err(|error| format!("is JSON, and {error}")),
+            (Self::Json, value) => return check_json(value),
             _ => false,
         };
         if fits { Ok(()) } else { Err(format!("is {self}, and another kind of value was given")) }
     }
+}
+
+/// Whether a value can stand in a JSON column, and be told of.
+fn check_json(value: &Value) -> Result<(), String> {
+    value.to_json().map_err(|error| format!("is JSON, and {error}"))?;
+    check_told(value).map_err(|error| format!("cannot be told of: {error}"))
+}
+
+/// Whether others can be told of a value, and would take it for what it is.
+pub(crate) fn check_told(value: &Value) -> Result<(), String> {
+    if is_placeholder(value) {
+        return Err(format!(
+            "an object with the only key {PLACEHOLDER} would be taken for a reference; use another key"
+        ));
+    }
+    value.check().map_err(|error| error.to_string())
 }
 
 /// A whole number of 64 bits.

@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_numbers_as_far_as_numbers_are_exact() {
-        let largest = 9_007_199_254_740_992;
+        let largest = 9_007_199_254_740_992_i64;
         assert_eq!(Value::from(largest), Value::Number(9_007_199_254_740_992.0));
         assert_eq!(Value::from(-largest), Value::Number(-9_007_199_254_740_992.0));
         assert_eq!(Value::from(largest + 1), Value::BigInt(BigInt::from(9_007_199_254_740_993_i64)));

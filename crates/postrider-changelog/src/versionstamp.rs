@@ -173,3 +173,168 @@ pub enum InvalidVersionstamp {
     #[error("a transaction version is a decimal number from 0 to 1208925819614629174706175")]
     Number,
 }
+
+#[cfg(test)]
+mod tests {
+    use num_bigint::BigUint;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A stamp as FoundationDB lays it out, byte by byte: ten of the transaction version, two of the user version, the most
+    /// significant first.
+    fn laid_out(version: &BigUint, user_version: u16) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        let digits = version.to_bytes_be();
+        bytes[10 - digits.len()..10].copy_from_slice(&digits);
+        bytes[10] = (user_version / 256) as u8;
+        bytes[11] = (user_version % 256) as u8;
+        bytes
+    }
+
+    /// Any 80 bits, and often those where something carries.
+    fn version() -> impl Strategy<Value = u128> {
+        let all = (1_u128 << 80) - 1;
+        let edges =
+            (0_u32..80, -2_i128..=2).prop_map(move |(bit, off)| ((1_u128 << bit).wrapping_add_signed(off)) & all);
+        prop_oneof![0..=all, edges, Just(0), Just(all), Just(all - 1)]
+    }
+
+    fn user_version() -> impl Strategy<Value = u16> {
+        prop_oneof![any::<u16>(), Just(0), Just(1), Just(255), Just(256), Just(u16::MAX)]
+    }
+
+    fn stamp(version: u128, user_version: u16) -> Versionstamp {
+        Versionstamp::new(TransactionVersion::new(version).expect("80 bits"), user_version)
+    }
+
+    fn whole(version: u128, user_version: u16) -> BigUint {
+        (BigUint::from(version) << 16_u32) + user_version
+    }
+
+    proptest! {
+        #[test]
+        fn s1_11_a_stamp_has_the_bytes_that_foundationdb_gives_it(version in version(), user in user_version()) {
+            let stamp = stamp(version, user);
+            let bytes = laid_out(&BigUint::from(version), user);
+            prop_assert_eq!(stamp.as_bytes(), &bytes);
+            let read = Versionstamp::from_bytes(bytes);
+            prop_assert_eq!(read, stamp);
+            prop_assert_eq!(read.transaction_version().get(), version);
+            prop_assert_eq!(read.user_version(), user);
+        }
+
+        #[test]
+        fn s1_13_bytes_and_text_compare_like_transaction_and_user_version(
+            one in (version(), user_version()),
+            other in prop_oneof![(version(), user_version()).prop_map(Some), Just(None)],
+            near in (-2_i128..=2, user_version()),
+        ) {
+            // Often the two are of the same transaction, or of neighbours.
+            let all = (1_u128 << 80) - 1;
+            let other = other.unwrap_or((one.0.wrapping_add_signed(near.0) & all, near.1));
+            let bytes = |(version, user): (u128, u16)| laid_out(&BigUint::from(version), user);
+            let order = one.cmp(&other);
+            prop_assert_eq!(bytes(one).cmp(&bytes(other)), order);
+            let (a, b) = (Versionstamp::from_bytes(bytes(one)), Versionstamp::from_bytes(bytes(other)));
+            prop_assert_eq!(a.cmp(&b), order);
+            prop_assert_eq!(a.to_string().cmp(&b.to_string()), order);
+        }
+
+        #[test]
+        fn s1_11_a_stamp_is_read_as_it_was_written(bytes in any::<[u8; 12]>()) {
+            let stamp = Versionstamp::from_bytes(bytes);
+            let text = stamp.to_string();
+            let digits: String = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15])
+                .filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+            prop_assert_eq!(&text, &digits);
+            prop_assert_eq!(text.parse(), Ok(stamp));
+            prop_assert_eq!(text.to_uppercase().parse(), Ok(stamp));
+            let json = serde_json::to_string(&stamp).expect("JSON");
+            prop_assert_eq!(&json, &format!("\"{text}\""));
+            prop_assert_eq!(serde_json::from_str::<Versionstamp>(&json).expect("a stamp"), stamp);
+        }
+
+        #[test]
+        fn s1_11_stamps_are_reckoned_through_both_versions(
+            version in version(),
+            user in user_version(),
+            count in prop_oneof![0_u128..200_000, version(), any::<u128>()],
+        ) {
+            let stamp = stamp(version, user);
+            let end = BigUint::from(1_u8) << 96_u32;
+            let bytes = |number: BigUint| laid_out(&(&number >> 16_u32), (number % 65_536_u32).try_into().expect("16 bits"));
+            let sum = whole(version, user) + count;
+            let expected = (sum < end).then(|| bytes(sum));
+            prop_assert_eq!(stamp.checked_add(count).map(|sum| *sum.as_bytes()), expected);
+            let rest = (BigUint::from(count) <= whole(version, user)).then(|| bytes(whole(version, user) - count));
+            prop_assert_eq!(stamp.checked_sub(count).map(|rest| *rest.as_bytes()), rest);
+        }
+
+        #[test]
+        fn s1_8_transaction_versions_are_reckoned_and_read_over_80_bits(
+            version in version(),
+            count in prop_oneof![version(), any::<u128>()],
+        ) {
+            let number = TransactionVersion::new(version).expect("80 bits");
+            prop_assert_eq!(number.to_string(), BigUint::from(version).to_string());
+            prop_assert_eq!(number.to_string().parse(), Ok(number));
+            let end = BigUint::from(1_u8) << 80_u32;
+            let sum = BigUint::from(version) + count;
+            let expected = (sum < end).then(|| sum.to_string());
+            prop_assert_eq!(number.checked_add(count).map(|sum| sum.to_string()), expected);
+            let rest = (count <= version).then(|| (BigUint::from(version) - count).to_string());
+            prop_assert_eq!(number.checked_sub(count).map(|rest| rest.to_string()), rest);
+        }
+
+        #[test]
+        fn s1_48_no_text_is_too_odd_to_be_read_as_a_stamp(text in any::<String>(), hex in "[0-9a-fA-F+é]{22,25}") {
+            for text in [text, hex] {
+                if let Ok(stamp) = text.parse::<Versionstamp>() {
+                    prop_assert_eq!(stamp.to_string(), text.to_lowercase());
+                }
+                if let Ok(version) = text.parse::<TransactionVersion>() {
+                    prop_assert_eq!(BigUint::from(version.get()), text.parse::<BigUint>().expect("digits"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn s1_12_a_user_version_carries_into_the_transaction_version() {
+        assert_eq!(stamp(1, u16::MAX).checked_add(1), Some(stamp(2, 0)));
+        assert_eq!(stamp(2, 0).checked_sub(1), Some(stamp(1, u16::MAX)));
+        assert_eq!(stamp(u128::from(u64::MAX), u16::MAX).checked_add(1), Some(stamp(1 << 64, 0)));
+        assert_eq!(Versionstamp::MAX.checked_add(1), None);
+        assert_eq!(Versionstamp::ZERO.checked_sub(1), None);
+        assert_eq!(Versionstamp::MAX.checked_add(u128::MAX), None);
+        assert_eq!(Versionstamp::ZERO.checked_add((1 << 96) - 1), Some(Versionstamp::MAX));
+    }
+
+    #[test]
+    fn s1_8_a_transaction_version_has_80_bits() {
+        assert_eq!(TransactionVersion::new(1 << 80), None);
+        assert_eq!(TransactionVersion::new((1 << 80) - 1), Some(TransactionVersion::MAX));
+        assert_eq!(TransactionVersion::MAX.to_string(), "1208925819614629174706175");
+        assert_eq!(Versionstamp::new(TransactionVersion::MAX, u16::MAX), Versionstamp::MAX);
+        assert_eq!(Versionstamp::MAX.to_string(), "ffffffffffffffffffffffff");
+        assert_eq!(Versionstamp::ZERO.to_string(), "000000000000000000000000");
+        assert_eq!(stamp(1, 2).to_string(), "000000000000000000010002");
+    }
+
+    #[test]
+    fn s1_48_a_text_that_is_no_stamp_is_refused_with_the_reason() {
+        let read = |text: &str| text.parse::<Versionstamp>();
+        assert_eq!(read(""), Err(InvalidVersionstamp::Length(0)));
+        assert_eq!(read("00000000000000000001000"), Err(InvalidVersionstamp::Length(23)));
+        assert_eq!(read("0000000000000000000100000"), Err(InvalidVersionstamp::Length(25)));
+        assert_eq!(read("00000000000000000001000g"), Err(InvalidVersionstamp::Digit('g')));
+        assert_eq!(read("+00000000000000000010000"), Err(InvalidVersionstamp::Digit('+')));
+        assert_eq!(read("0000000000000000000100é"), Err(InvalidVersionstamp::Digit('é')));
+        assert!(serde_json::from_str::<Versionstamp>("5").is_err());
+        for text in ["", "-1", "+1", " 1", "1.0", "0x1", "1208925819614629174706176", "٣", &"9".repeat(60)] {
+            assert_eq!(text.parse::<TransactionVersion>(), Err(InvalidVersionstamp::Number), "{text}");
+        }
+        assert_eq!("007".parse(), Ok(TransactionVersion::new(7).expect("small")));
+    }
+}

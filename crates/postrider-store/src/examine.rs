@@ -64,6 +64,35 @@ pub(crate) fn from_error(name: &'static str, error: &StoreError) -> Finding {
     Finding::problem(name, what, fix)
 }
 
+/// The name of the findings about consumers of the changelog.
+pub(crate) const CONSUMERS: &str = "changelog-consumers";
+
+/// Findings about consumers of the changelog that do not get on, each with its name and since when. Why is for those to read
+/// who may read entries: a handler's error may quote one.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
+pub(crate) fn consumers(held_back: &[(String, String)], cursors: &str) -> Vec<Finding> {
+    if held_back.is_empty() {
+        return vec![Finding::fine(CONSUMERS, "no consumer of the changelog is held back")];
+    }
+    let finding = |(name, since): &(String, String)| {
+        Finding::warning(
+            CONSUMERS,
+            format!(
+                "the consumer {name:?} of the changelog has been held back since {since}: it fails at one entry, and reads none after it"
+            ),
+            format!("see last_error of its row in {cursors} and mend the consumer; it goes on by itself"),
+        )
+    };
+    held_back.iter().map(finding).collect()
+}
+
+/// What is said where the role may not read how far consumers are.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+pub(crate) fn consumers_unseen(cursors: &str) -> Finding {
+    let why = format!("the privilege to select from {cursors} is missing; postrider migrate --print-grants has it");
+    Finding::not_examined(CONSUMERS, why)
+}
+
 /// Microseconds since 1970 on this host.
 #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn now_micros() -> i64 {

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn ordinary_names_pass() {
         assert!(Names::new("shop", "outbox_", "messages_2").is_ok());
-        assert!(Names::new("_s", "p", &"t".repeat(49)).is_ok());
+        assert!(Names::new("_s", &"p".repeat(48), &"t".repeat(49)).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 -- Versionstamp, limit
 -- Uses the primary key.
 select
-  lower(hex(versionstamp)), id, uow_id, payload, ref_map, cast({micros_of} created_at) as char)
+  lower(hex(versionstamp)), id, convert(uow_id using utf8mb4), payload, ref_map, cast({micros_of} created_at) as char)
 from {changelog}
 where versionstamp >= ?
 order by versionstamp

@@ -3,7 +3,7 @@
 -- Uses the primary key.
 select
   encode(versionstamp, 'hex'), id::text, uow_id, payload::text, ref_map::text,
-  floor(extract(epoch from created_at) * 1000000)::bigint::text
+  round(extract(epoch from created_at) * 1000000)::bigint::text
 from {changelog}
 where versionstamp >= $1::bytea
 order by versionstamp

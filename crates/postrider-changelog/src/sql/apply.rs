@@ -58,17 +58,22 @@ pub(super) fn told(work: &UnitOfWork, hidden: impl Fn(&Table) -> bool) -> usize 
 
 /// Refuses what this database cannot hold, before anything is sent to it.
 pub(super) fn check<DB: Dialect>(work: &UnitOfWork) -> Result<(), ChangelogError> {
-    let bad = |written: &Written| matches!(written, Written::Value(Value::Number(number)) if !number.is_finite());
+    let problem = |written: &Written| match written {
+        Written::Value(Value::Number(number)) if !DB::NOT_FINITE && !number.is_finite() => {
+            Some("a number that is not finite")
+        }
+        Written::Value(Value::Date(date)) if !DB::TIMES.contains(&date.millis()) => Some("a time that is out of range"),
+        _ => None,
+    };
     for Recorded { table, verb, .. } in &work.operations {
         let found = match verb {
-            _ if DB::NOT_FINITE => false,
-            Verb::Create(columns) => columns.iter().any(bad),
-            Verb::Update { set, .. } => set.iter().any(|(_, written)| bad(written)),
-            Verb::Delete { .. } | Verb::Check { .. } => false,
+            Verb::Create(columns) => columns.iter().find_map(problem),
+            Verb::Update { set, .. } => set.iter().find_map(|(_, written)| problem(written)),
+            Verb::Delete { .. } | Verb::Check { .. } => None,
         };
-        if found {
+        if let Some(found) = found {
             return Err(invalid(format!(
-                "a row of {:?} has a number that is not finite, which {} does not store; use null",
+                "a row of {:?} has {found}, which {} does not store; use another value, or null",
                 table.name(),
                 DB::NAME
             )));
@@ -475,7 +480,8 @@ fn parse(column: &Column, cell: Option<String>) -> Result<Value, Failed> {
             let millis = text.parse().ok().and_then(Date::from_millis);
             Value::Date(millis.ok_or_else(unreadable)?)
         }
-        ColumnKind::Json => serde_json::from_str::<serde_json::Value>(&text).map_err(|_| unreadable())?.into(),
+        // Plain JSON is superjson without a meta part; its numbers are read exactly.
+        ColumnKind::Json => crate::decode(&format!("{{\"json\":{text}}}")).map_err(|_| unreadable())?,
         ColumnKind::Binary => Value::Bytes(bytes(&text).ok_or_else(unreadable)?),
     })
 }

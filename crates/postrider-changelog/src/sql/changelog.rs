@@ -201,6 +201,7 @@ impl<DB: Database> Changelog<DB> {
             return Err(invalid("an entry says nothing; reserve and append only where something was changed"));
         }
         check_count(changes.len())?;
+        changes.iter().try_for_each(Change::check)?;
         match reservation.version {
             Some(version) => self.write(transaction, version, uow_id, changes, &BTreeMap::new()).await.map(Some),
             None => Ok(None),

@@ -7,6 +7,7 @@ impl<DB: sealed::Dialect> Database for DB {}
 
 pub(crate) mod sealed {
     use std::future::Future;
+    use std::ops::RangeInclusive;
 
     use postrider_store::Names;
 
@@ -26,6 +27,8 @@ pub(crate) mod sealed {
         const LOCK: &'static str;
         /// Whether a column of floating-point numbers can hold NaN and the infinities.
         const NOT_FINITE: bool;
+        /// The times that it can hold, in milliseconds since 1970.
+        const TIMES: RangeInclusive<i64> = i64::MIN..=i64::MAX;
         /// Whether a statement that takes a lease says its owner once more at the end, for want of numbered parameters.
         const OWNER_TWICE: bool = false;
         /// How a transaction begins that is going to write, if a plain one would not do.
@@ -61,6 +64,13 @@ pub(crate) mod sealed {
             connection: &mut Self::Connection,
             query: &Query,
         ) -> impl Future<Output = Result<Vec<Row>, Failed>> + Send;
+
+        /// Runs a statement and answers its rows until they have so many bytes, two at least, and whether that was all.
+        fn fetch_some(
+            connection: &mut Self::Connection,
+            query: &Query,
+            bytes: usize,
+        ) -> impl Future<Output = Result<(Vec<Row>, bool), Failed>> + Send;
 
         /// Runs a statement and answers how many rows it found and changed.
         fn execute(

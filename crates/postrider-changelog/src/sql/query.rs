@@ -59,16 +59,34 @@ impl Draft {
     }
 }
 
-/// Runs statements with sqlx, the same on each database: `fetch` and `execute` of its dialect.
+/// Runs statements with sqlx, the same on each database: what fetches and executes for its dialect.
 macro_rules! run_with_sqlx {
     ($connection:ty) => {
         async fn fetch(
             connection: &mut $connection,
             query: &$crate::sql::Query,
         ) -> Result<Vec<$crate::sql::Row>, $crate::sql::Failed> {
-            let rows = $crate::sql::bound!(query).fetch_all(connection).await.map_err(Self::failed)?;
-            let read = |row| (0..sqlx::Row::len(row)).map(|at| sqlx::Row::try_get(row, at)).collect();
-            rows.iter().map(read).collect::<Result<_, _>>().map_err(Self::failed)
+            Ok(Self::fetch_some(connection, query, usize::MAX).await?.0)
+        }
+
+        async fn fetch_some(
+            connection: &mut $connection,
+            query: &$crate::sql::Query,
+            bytes: usize,
+        ) -> Result<(Vec<$crate::sql::Row>, bool), $crate::sql::Failed> {
+            let mut found = $crate::sql::bound!(query).fetch(connection);
+            let (mut rows, mut size) = (Vec::new(), 0);
+            while let Some(row) = futures::TryStreamExt::try_next(&mut found).await.map_err(Self::failed)? {
+                // The first may be the entry that a cursor is at, so that a page has one more at least.
+                if size >= bytes && rows.len() > 1 {
+                    return Ok((rows, false));
+                }
+                let cells = (0..sqlx::Row::len(&row)).map(|at| sqlx::Row::try_get(&row, at));
+                let cells = cells.collect::<Result<$crate::sql::Row, _>>().map_err(Self::failed)?;
+                size += cells.iter().flatten().map(String::len).sum::<usize>();
+                rows.push(cells);
+            }
+            Ok((rows, true))
         }
 
         async fn execute(connection: &mut $connection, query: &$crate::sql::Query) -> Result<u64, $crate::sql::Failed> {

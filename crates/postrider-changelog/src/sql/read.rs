@@ -15,6 +15,8 @@ use crate::{
     Versionstamp,
 };
 
+/// When a page has so many bytes no further entry is added to it, so that a page of large ones fits into memory.
+const LARGEST_PAGE: usize = 16 << 20;
 /// The longest text of an error that is kept for operators, in characters.
 const LONGEST_ERROR: usize = 500;
 
@@ -54,13 +56,13 @@ impl<DB: Database> Changelog<DB> {
         Ok(cell(&rows, 0)?)
     }
 
-    /// The entries after a place, and one more if there are more.
+    /// The entries after a place, and whether there are more than this limit or the largest page lets through.
     async fn entries(
         &self,
         connection: &mut DB::Connection,
         after: After,
         limit: u32,
-    ) -> Result<Vec<Entry>, ChangelogError> {
+    ) -> Result<(Vec<Entry>, bool), ChangelogError> {
         let checked = match after {
             After::Cursor(cursor) => cursor.entry().map(|id| (cursor, id)),
             _ => None,
@@ -75,7 +77,8 @@ impl<DB: Database> Changelog<DB> {
             After::Cursor(cursor) => cursor.versionstamp(),
         };
         let arguments = [Argument::bytes(stamp.as_bytes().as_slice()), Argument::from(i64::from(count))];
-        let rows = DB::fetch(connection, &self.statements.query(sql, arguments)).await?;
+        let query = self.statements.query(sql, arguments);
+        let (rows, all) = DB::fetch_some(connection, &query, LARGEST_PAGE).await?;
         let mut entries = rows.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
         if let Some((cursor, id)) = checked {
             match entries.first() {
@@ -83,7 +86,9 @@ impl<DB: Database> Changelog<DB> {
                 _ => return Err(ChangelogError::LostHistory(cursor)),
             }
         }
-        Ok(entries)
+        let more = !all || entries.len() > limit as usize;
+        entries.truncate(limit as usize);
+        Ok((entries, more))
     }
 
     /// The cursor of a place: at the newest entry up to it.
@@ -122,9 +127,7 @@ impl<DB: Database> Reader for Changelog<DB> {
         if let After::Cursor(cursor) = &after {
             same_store(store, cursor)?;
         }
-        let mut entries = self.entries(&mut connection, after, limit).await?;
-        let more = entries.len() > limit as usize;
-        entries.truncate(limit as usize);
+        let (entries, more) = self.entries(&mut connection, after, limit).await?;
         let next = match (entries.last(), after) {
             (Some(entry), _) => Cursor::at(store, entry),
             (None, After::Cursor(cursor)) => cursor,

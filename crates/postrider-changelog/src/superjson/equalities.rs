@@ -12,7 +12,7 @@ use super::{DEEPEST_TEXT, InvalidSuperjson, refuse};
 use crate::Value;
 
 /// How much may be copied in any case, in about bytes. Without nulls, what is copied is as long as the text at most at each level.
-const ALLOWANCE: usize = 16 << 20;
+const ALLOWANCE: usize = 1 << 20;
 
 pub(super) fn copy(
     value: &mut Value,

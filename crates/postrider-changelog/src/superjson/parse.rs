@@ -23,26 +23,46 @@ pub(super) fn object(raw: &RawValue) -> Result<BTreeMap<String, &RawValue>, Inva
     }
 }
 
-/// A value that nests at most so many levels.
+/// A value that nests at most so many levels. They are counted first, over the text: descending looks at it once for each level.
 pub(super) fn value(raw: &RawValue, levels: usize) -> Result<Value, InvalidSuperjson> {
+    match nesting(raw.get()) <= levels {
+        true => descend(raw),
+        false => refuse("superjson nests too deeply to be read"),
+    }
+}
+
+/// How many lists and objects are open at once at the most, in text that is JSON.
+fn nesting(text: &str) -> usize {
+    let (mut open, mut most, mut quoted) = (0_usize, 0, false);
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' => _ = bytes.next(),
+            b'[' | b'{' if !quoted => {
+                open += 1;
+                most = most.max(open);
+            }
+            b']' | b'}' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+fn descend(raw: &RawValue) -> Result<Value, InvalidSuperjson> {
     let text = raw.get();
-    let below = || match levels.checked_sub(1) {
-        Some(below) => Ok(below),
-        None => refuse("superjson nests too deeply to be read"),
-    };
     match text.as_bytes().first() {
         Some(b'n') => Ok(Value::Null),
         Some(b't') => Ok(Value::Bool(true)),
         Some(b'f') => Ok(Value::Bool(false)),
         Some(b'"') => Ok(Value::Text(read(text)?)),
         Some(b'[') => {
-            let below = below()?;
             let items: Vec<&RawValue> = read(text)?;
-            Ok(Value::Array(items.into_iter().map(|item| value(item, below)).collect::<Result<_, _>>()?))
+            Ok(Value::Array(items.into_iter().map(descend).collect::<Result<_, _>>()?))
         }
         Some(b'{') => {
-            let below = below()?;
-            let fields = object(raw)?.into_iter().map(|(key, field)| Ok((key, value(field, below)?)));
+            let fields = object(raw)?.into_iter().map(|(key, field)| Ok((key, descend(field)?)));
             Ok(Value::Object(fields.collect::<Result<_, _>>()?))
         }
         _ => match text.parse() {

@@ -4,13 +4,13 @@ mod account;
 mod server;
 mod table;
 
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::StoreError;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use super::error::{for_relay, number};
 use super::{MySqlStore, check, migrate};
-use crate::examine::{Reading, Thresholds, clock_skew, from_error, now_micros, schema};
+use crate::examine::{Reading, Thresholds, clock_skew, consumers, consumers_unseen, from_error, now_micros, schema};
 
 /// How often the clock is looked at.
 const LOOKS: usize = 3;
@@ -34,6 +34,8 @@ impl MySqlStore {
         findings.push(clock(connection, thresholds).await.map_err(failed)?);
         findings.extend(transactions(connection, thresholds).await.map_err(failed)?);
         let (version, is_there) = schema(self.pending().await, migrate::LATEST)?;
+        // Only then are all tables there.
+        let is_latest = version.severity == Severity::Fine;
         findings.push(version);
         if is_there {
             findings.push(match check::engine(connection, &self.names).await {
@@ -43,7 +45,21 @@ impl MySqlStore {
             findings.extend(table::look(connection, self).await.map_err(failed)?);
             findings.extend(account::look(connection, self).await.map_err(failed)?);
         }
+        if is_latest {
+            findings.extend(self.consumers(connection).await.map_err(failed)?);
+        }
         Ok(findings)
+    }
+
+    async fn consumers(&self, connection: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        let sql = self.text(include_str!("../../sql/mysql/examine_consumers.sql"));
+        let rows = match sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(connection).await {
+            Err(error) if account::is_denied(&error) => return Ok(vec![consumers_unseen(&self.text("{cursors}"))]),
+            answer => answer?,
+        };
+        let read = |row: &sqlx::mysql::MySqlRow| Ok((row.try_get("name")?, row.try_get("since")?));
+        let held_back = rows.iter().map(read).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        Ok(consumers(&held_back, &self.text("{cursors}")))
     }
 
     /// A template with the outbox's names, its header left out.

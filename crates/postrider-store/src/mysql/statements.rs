@@ -450,6 +450,7 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{audit}", within(&format!("{prefix}audit"))),
         ("{changelog}", within(&format!("{prefix}changelog"))),
         ("{changelog_uow}", format!("`{prefix}changelog_uow`")),
+        ("{changelog_refs}", format!("`{prefix}changelog_refs`")),
         ("{settings}", within(&format!("{prefix}settings"))),
         ("{cursors}", within(&format!("{prefix}cursors"))),
         ("{replayed}", REPLAYED.to_owned()),

@@ -10,17 +10,19 @@ mod pooler;
 mod role;
 mod server;
 
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::StoreError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, Encode, Postgres, Type};
+use sqlx::{Arguments, AssertSqlSafe, Encode, Postgres, Row, Type};
 
 use super::error::for_relay;
 use super::{PostgresStore, migrate};
-use crate::examine::{Reading, Thresholds, clock_skew, now_micros, schema};
+use crate::examine::{Reading, Thresholds, clock_skew, consumers, consumers_unseen, now_micros, schema};
 
 /// How often the clock is looked at.
 const LOOKS: usize = 3;
+/// "Insufficient privilege".
+const DENIED: &str = "42501";
 
 impl PostgresStore {
     /// Looks for what is set up wrong, and says how to mend it. Changes nothing.
@@ -42,12 +44,17 @@ impl PostgresStore {
             return Ok(findings);
         }
         let (version, is_there) = schema(self.pending().await, migrate::LATEST)?;
+        // Only then are all tables there.
+        let is_latest = version.severity == Severity::Fine;
         findings.push(version);
         if is_there {
             let (table, rows) = activity::table(self, thresholds).await.map_err(failed)?;
             findings.extend(table);
             findings.extend(indexes::look(self).await.map_err(failed)?);
             findings.push(plan::look(self, rows >= thresholds.large_table).await.map_err(failed)?);
+        }
+        if is_latest {
+            findings.extend(self.consumers().await.map_err(failed)?);
         }
         Ok(findings)
     }
@@ -62,6 +69,19 @@ impl PostgresStore {
             readings.push(Reading { before, theirs, after: now_micros() });
         }
         Ok(clock_skew(&readings, thresholds.clock_skew))
+    }
+
+    async fn consumers(&self) -> Result<Vec<Finding>, sqlx::Error> {
+        let sql = self.text(include_str!("../../sql/postgres/examine_consumers.sql"));
+        let rows = match self.ask(sql, Given::default()).await {
+            Err(error) if error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(DENIED)) => {
+                return Ok(vec![consumers_unseen(&self.text("{cursors}"))]);
+            }
+            answer => answer?,
+        };
+        let read = |row: &PgRow| Ok((row.try_get("name")?, row.try_get("since")?));
+        let held_back = rows.iter().map(read).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        Ok(consumers(&held_back, &self.text("{cursors}")))
     }
 
     /// Runs one look.

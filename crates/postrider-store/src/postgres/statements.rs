@@ -349,6 +349,7 @@ pub fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
         ("{changelog_stamp}", format!("\"{prefix}changelog_stamp\"")),
         ("{settings}", format!("\"{schema}\".\"{prefix}settings\"")),
         ("{cursors}", format!("\"{schema}\".\"{prefix}cursors\"")),
+        ("{cursors_stamp}", format!("\"{prefix}cursors_stamp\"")),
         ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{bell}", bell(names)),

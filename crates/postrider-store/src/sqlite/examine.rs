@@ -4,13 +4,13 @@
 mod file;
 mod schema;
 
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::StoreError;
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 
 use super::error::{code, for_relay, is_conflict};
 use super::{SqliteStore, migrate, settings};
-use crate::examine::{Thresholds, from_error, now_micros};
+use crate::examine::{Thresholds, consumers, from_error, now_micros};
 use crate::names::Names;
 
 /// The shortest wait for the write lock that rides out a neighbour's transaction, in milliseconds.
@@ -35,11 +35,16 @@ impl SqliteStore {
         let path = self.runner.pool.connect_options().get_filename().to_owned();
         findings.extend(file::look(&path, thresholds));
         let (version, is_there) = crate::examine::schema(self.pending().await, migrate::LATEST)?;
+        // Only then are all tables there.
+        let is_latest = version.severity == Severity::Fine;
         findings.push(version);
         if is_there {
             findings.extend(schema::look(connection, self).await.map_err(failed)?);
             findings.push(self.clock(connection, thresholds).await.map_err(failed)?);
             findings.push(self.damage(connection, thresholds).await.map_err(failed)?);
+        }
+        if is_latest {
+            findings.extend(self.consumers(connection).await.map_err(failed)?);
         }
         Ok(findings)
     }
@@ -114,6 +119,14 @@ impl SqliteStore {
                 "run pragma integrity_check to see where, and restore the file from a backup",
             ),
         })
+    }
+
+    async fn consumers(&self, connection: &mut SqliteConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        let sql = self.text(include_str!("../../sql/sqlite/examine_consumers.sql"));
+        let rows = sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(connection).await?;
+        let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get("name")?, row.try_get("since")?));
+        let held_back = rows.iter().map(read).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        Ok(consumers(&held_back, &self.text("{cursors}")))
     }
 
     /// A template with the outbox's names, its header left out.

@@ -1,9 +1,10 @@
 //! How fast Postrider is, as ratios to bare SQL on the same private server in the same run.
 //!
-//! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency postgres|mysql|sqlite]`; the databases are durable
+//! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency|changelog postgres|mysql|sqlite]`; the databases are durable
 //! (fsync on). `-- sinks [kafka|pubsub|nats|amqp|redis|sqs|sns]` measures the sinks, on PostgreSQL.
 
 mod bare;
+mod changelog;
 mod drain;
 mod enqueue;
 mod latency;
@@ -13,7 +14,8 @@ mod subject;
 use anyhow::Result;
 use testkit::{MariaDb, Postgres};
 
-use crate::subject::{Files, Subject};
+use crate::changelog::Logged;
+use crate::subject::Files;
 
 /// The payload of every message: 200 bytes of JSON.
 pub fn payload() -> serde_json::Value {
@@ -35,7 +37,7 @@ async fn main() -> Result<()> {
         of_group.is_empty() || of_group.iter().any(|word| *word == name)
     };
     let on = |name: &str| named(&["postgres", "mysql", "sqlite"], name);
-    let runs = |name: &str| named(&["drain", "enqueue", "latency", "sinks"], name);
+    let runs = |name: &str| named(&["drain", "enqueue", "latency", "changelog", "sinks"], name);
     if on("postgres") {
         let server = Postgres::builder()
             .durable()
@@ -49,7 +51,7 @@ async fn main() -> Result<()> {
         if runs("sinks") {
             sinks::run(&server, |name| named(&sinks::NAMES, name)).await?;
         }
-        drain_and_latency(&server, runs("drain"), runs("latency")).await?;
+        common(&server, runs).await?;
     }
     if on("mysql") {
         let server = MariaDb::builder()
@@ -58,20 +60,24 @@ async fn main() -> Result<()> {
             .setting("innodb_log_file_size", "1G")
             .start()
             .await?;
-        drain_and_latency(&server, runs("drain"), runs("latency")).await?;
+        common(&server, runs).await?;
     }
     if on("sqlite") {
-        drain_and_latency(&Files::new()?, runs("drain"), runs("latency")).await?;
+        common(&Files::new()?, runs).await?;
     }
     Ok(())
 }
 
-async fn drain_and_latency<S: Subject>(subject: &S, drains: bool, waits: bool) -> Result<()> {
-    if drains {
+/// What is measured on every database.
+async fn common<S: Logged>(subject: &S, runs: impl Fn(&str) -> bool) -> Result<()> {
+    if runs("drain") {
         drain::run(subject).await?;
     }
-    if waits {
+    if runs("latency") {
         latency::run(subject).await?;
+    }
+    if runs("changelog") {
+        changelog::run(subject).await?;
     }
     Ok(())
 }

@@ -17,7 +17,9 @@ use anyhow::{Result, bail, ensure};
 use postrider::sinks::Format;
 use postrider::sinks::format::{Form, Source};
 use postrider::store::Delivered;
-use postrider::{BreakerConfig, ClaimedMessage, Dispatcher, Payload, PublishError, Route, Router, Sink, callback};
+use postrider::{
+    BreakerConfig, ClaimedMessage, Dispatcher, DispatcherBuilder, Payload, PublishError, Route, Router, Sink, callback,
+};
 use testkit::Postgres;
 use testkit::sinks::of_payload;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +57,11 @@ pub trait Peer: Sized {
     /// Our sink.
     async fn sink(&self) -> Result<Arc<dyn Sink>>;
 
+    /// How the relay is set for this broker; as for every other, unless the broker cannot take that.
+    fn relay(relay: DispatcherBuilder) -> DispatcherBuilder {
+        relay
+    }
+
     /// Sends all messages with the bare client and waits until each is confirmed.
     async fn bare(&self, parcels: &[Parcel]) -> Result<()>;
 }
@@ -64,7 +71,7 @@ pub const NAMES: [&str; 7] = ["kafka", "pubsub", "nats", "amqp", "redis", "sqs",
 
 pub async fn run(server: &Postgres, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let nothing = callback(|_| async { Ok::<(), PublishError>(()) });
-    let ceiling = relay_rate(server, Arc::new(nothing), CEILING).await?;
+    let ceiling = relay_rate(server, Arc::new(nothing), |relay| relay, CEILING).await?;
     println!("the relay with a sink that does nothing: {ceiling:.0} messages/s");
     if wanted("kafka") {
         measure::<kafka::Peer>(server).await?;
@@ -99,12 +106,12 @@ async fn measure<P: Peer>(server: &Postgres) -> Result<()> {
     // A first round that does not count: both clients find their broker, and the code is warm.
     let sink = peer.sink().await?;
     peer.bare(&parcels[..messages.min(WARM_UP)]).await?;
-    relay_rate(server, sink.clone(), messages.min(WARM_UP)).await?;
+    relay_rate(server, sink.clone(), P::relay, messages.min(WARM_UP)).await?;
     for _ in 0..ROUNDS {
         let started = Instant::now();
         peer.bare(&parcels).await?;
         let bare = messages as f64 / started.elapsed().as_secs_f64();
-        let ours = relay_rate(server, sink.clone(), messages).await?;
+        let ours = relay_rate(server, sink.clone(), P::relay, messages).await?;
         println!("  bare client {bare:.0}/s, through the relay {ours:.0}/s, ratio {:.2}", ours / bare);
         ratios.push(ours / bare);
         rates.push(ours);
@@ -128,14 +135,19 @@ fn parcels(messages: usize) -> Result<Vec<Parcel>> {
     (0..messages).map(parcel).collect()
 }
 
-async fn relay_rate(server: &Postgres, sink: Arc<dyn Sink>, messages: usize) -> Result<f64> {
+async fn relay_rate(
+    server: &Postgres,
+    sink: Arc<dyn Sink>,
+    relay: fn(DispatcherBuilder) -> DispatcherBuilder,
+    messages: usize,
+) -> Result<f64> {
     let pool = server.fresh().await?;
     let store = <Postgres as Subject>::store(&pool).await?;
     Postgres::fill(&pool, &store, messages).await?;
     Postgres::settle_down(&pool).await?;
     let router = Router::new(vec![Route::to("bench", sink)], BreakerConfig::default());
-    let dispatcher =
-        Dispatcher::builder(store, router).batch_size(1_000).max_rows(8_000).delivered(Delivered::Keep).build()?;
+    let dispatcher = Dispatcher::builder(store, router).batch_size(1_000).max_rows(8_000).delivered(Delivered::Keep);
+    let dispatcher = relay(dispatcher).build()?;
     let stop = CancellationToken::new();
     let started = Instant::now();
     let running = tokio::spawn(dispatcher.run(stop.clone()));

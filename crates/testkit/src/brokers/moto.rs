@@ -16,6 +16,8 @@ use crate::guard::Guard;
 use crate::home::Home;
 use crate::port::{on_free_port, was_taken};
 
+/// A queue may be emptied as often as somebody likes; AWS wants a minute in between.
+const SETTINGS: &str = "export MOTO_SQS_ENFORCE_STRICT_QUEUE_PURGE_BEHAVIOUR=false\n";
 const POLL_EVERY: Duration = Duration::from_millis(10);
 const RELEASED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -33,7 +35,7 @@ impl Moto {
         let script = home.path().join("start.sh");
         let mut guard = Guard::new(home, "KILL", &["/bin/sh".into(), OsString::from(&script)])?;
         let port = on_free_port(|port| {
-            let text = format!("exec {} -m moto.server -H 127.0.0.1 -p {port}\n", python.display());
+            let text = format!("{SETTINGS}exec {} -m moto.server -H 127.0.0.1 -p {port}\n", python.display());
             std::fs::write(&script, text).context("cannot write the start script")?;
             start(&mut guard, port)
         })?;

@@ -21,7 +21,7 @@ enum Role {
 use Role::{Operator, Producer, Relay};
 
 /// Statements with who may run them.
-const MATRIX: [(&str, &[Role]); 20] = [
+const MATRIX: [(&str, &[Role]); 32] = [
     ("insert into outbox_messages (namespace, topic, payload) values ('shop', 'order', '1')", &[Producer]),
     ("insert into outbox_messages (namespace, topic, payload, status) values ('shop', 'order', '1', 'delivered')", &[]),
     ("insert into outbox_messages (namespace, topic, payload, attempts) values ('shop', 'order', '1', 9)", &[]),
@@ -42,6 +42,18 @@ const MATRIX: [(&str, &[Role]); 20] = [
     ("select count(*) from postrider_audit", &[Operator]),
     ("update postrider_audit set who = 'nobody'", &[]),
     ("delete from postrider_audit", &[]),
+    ("select value from postrider_settings", &[Producer, Relay, Operator]),
+    ("insert into postrider_settings values ('0190e3c5-0000-7000-8000-000000000000', 'a', 'b')", &[Producer]),
+    ("update postrider_settings set value = value", &[Producer]),
+    ("delete from postrider_settings", &[]),
+    ("select payload from postrider_changelog", &[Producer, Relay, Operator]),
+    ("insert into postrider_changelog (versionstamp, uow_id, payload) values ('123456789012', 'u', '1')", &[Producer]),
+    ("update postrider_changelog set payload = '2'", &[]),
+    ("delete from postrider_changelog", &[]),
+    ("select name from postrider_cursors", &[Relay, Operator]),
+    ("insert into postrider_cursors (name, versionstamp) values ('c', '123456789012')", &[Relay]),
+    ("update postrider_cursors set last_error = null", &[Relay, Operator]),
+    ("delete from postrider_cursors", &[Relay, Operator]),
 ];
 
 /// Runs the statements of the matrix as every role, each rolled back; `denied` says what a refusal is.

@@ -13,10 +13,10 @@ use crate::scene::{OnMySql, all_fine, mariadb, names, not_examined, one, open};
 async fn a_healthy_database_has_nothing_above_fine() {
     let scene = OnMySql::new().await;
     #[rustfmt::skip]
-    const NAMES: [&str; 20] = [
+    const NAMES: [&str; 21] = [
         "session", "server-version", "isolation", "sql-mode", "writable", "durability", "max-allowed-packet", "connections",
         "time-limits", "clock-skew", "long-transaction", "schema", "engine", "row-format", "collation", "index", "claim-plan",
-        "turns", "role", "privileges",
+        "turns", "role", "privileges", "changelog-consumers",
     ];
     for role in [scene.roles.relay(), scene.roles.operator()] {
         let findings = scene.examine_as(role, &Thresholds::default()).await;
@@ -145,4 +145,36 @@ async fn a_transaction_that_stays_open_is_found_without_what_it_runs() {
     scene.mend(&found).await;
     let is_gone = || async { ours(&scene.examine_as(scene.roles.operator(), &at_once).await).is_none() };
     testkit::eventually(Duration::from_secs(10), is_gone).await;
+}
+
+#[tokio::test]
+async fn a_consumer_of_the_changelog_that_is_held_back_is_named_and_its_error_is_not() {
+    let scene = OnMySql::new().await;
+    scene
+        .run(
+            "insert into postrider_cursors (name, versionstamp, last_error, failed_since) values
+               ('search', '123456789012', 'CANARY', '2026-01-02 03:04:05.678'), ('mail', '123456789012', null, null)",
+        )
+        .await;
+    let finding = one(&scene.examine().await, "changelog-consumers", Warning, "\"search\"");
+    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
+    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
+    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+    scene.run("update postrider_cursors set failed_since = null").await;
+    all_fine(&scene.examine().await);
+}
+
+#[tokio::test]
+async fn without_the_changelogs_privileges_or_its_version_a_relay_is_told_what_to_do() {
+    let scene = OnMySql::new().await;
+    scene.run(&format!("revoke select on postrider_cursors from {}", scene.roles.relay())).await;
+    let findings = scene.examine().await;
+    all_fine(&findings);
+    assert!(not_examined(&findings).contains(&"changelog-consumers"), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.what.contains("--print-grants")), "{findings:#?}");
+    scene.run("drop table postrider_cursors").await;
+    scene.run("delete from postrider_migrations where version = 5").await;
+    let findings = scene.examine().await;
+    one(&findings, "schema", Problem, "version 5");
+    assert!(!names(&findings).contains(&"changelog-consumers"), "{findings:#?}");
 }

@@ -13,10 +13,10 @@ use crate::scene::{OnPostgres, above_fine, all_fine, names, not_examined, one, o
 async fn a_healthy_database_has_nothing_above_fine() {
     let scene = OnPostgres::new().await;
     #[rustfmt::skip]
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 19] = [
         "server-version", "isolation", "writable", "durability", "autovacuum", "connections", "time-limits", "pooler",
         "clock-skew", "long-transaction", "replication-slot", "role", "privileges", "row-security", "schema", "dead-rows",
-        "index", "claim-plan",
+        "index", "claim-plan", "changelog-consumers",
     ];
     for role in [scene.roles.relay(), scene.roles.operator()] {
         let findings = scene.examine_as(role, &Thresholds::default()).await;
@@ -239,4 +239,36 @@ async fn names_of_ones_own_are_examined_and_granted() {
     let found = one(&relay.examine().await.expect("examined"), "index", Problem, "letters_due_idx");
     scene.mend(&found).await;
     all_fine(&relay.examine().await.expect("examined"));
+}
+
+#[tokio::test]
+async fn a_consumer_of_the_changelog_that_is_held_back_is_named_and_its_error_is_not() {
+    let scene = OnPostgres::new().await;
+    scene
+        .run(
+            "insert into postrider_cursors (name, versionstamp, last_error, failed_since) values
+               ('search', '123456789012', 'CANARY', '2026-01-02 04:04:05+01'), ('mail', '123456789012', null, null)",
+        )
+        .await;
+    let finding = one(&scene.examine().await, "changelog-consumers", Warning, "\"search\"");
+    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
+    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
+    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+    scene.run("update postrider_cursors set failed_since = null").await;
+    all_fine(&scene.examine().await);
+}
+
+#[tokio::test]
+async fn without_the_changelogs_privileges_or_its_version_a_relay_is_told_what_to_do() {
+    let scene = OnPostgres::new().await;
+    scene.run(&format!("revoke select on postrider_cursors from {}", scene.roles.relay())).await;
+    let findings = scene.examine().await;
+    all_fine(&findings);
+    assert!(not_examined(&findings).contains(&"changelog-consumers"), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.what.contains("--print-grants")), "{findings:#?}");
+    scene.run("drop table postrider_cursors").await;
+    scene.run("delete from postrider_migrations where version = 5").await;
+    let findings = scene.examine().await;
+    one(&findings, "schema", Problem, "version 5");
+    assert!(!names(&findings).contains(&"changelog-consumers"), "{findings:#?}");
 }

@@ -71,7 +71,7 @@ async fn a_healthy_file_has_nothing_above_fine() {
     #[rustfmt::skip]
     assert_eq!(names(&findings), [
         "settings", "busy-timeout", "page-size", "writable", "wal-size", "file-system", "schema", "index", "claim-plan",
-        "clock-set-back", "damage",
+        "clock-set-back", "damage", "changelog-consumers",
     ]);
 }
 
@@ -189,4 +189,31 @@ async fn a_write_lock_that_is_never_given_back_is_found() {
     one(&scene.opened(|options| options.busy_timeout(short)).await, "writable", Warning, "write lock");
     transaction.rollback().await.expect("it unlocks");
     all_fine(&scene.examine().await);
+}
+
+#[tokio::test]
+async fn a_consumer_of_the_changelog_that_is_held_back_is_named_and_its_error_is_not() {
+    let scene = OnFile::new().await;
+    scene
+        .run(
+            "insert into postrider_cursors (name, versionstamp, last_error, failed_since) values
+               ('search', zeroblob(12), 'CANARY', 1767323045678901), ('mail', zeroblob(12), null, null)",
+        )
+        .await;
+    let finding = one(&scene.examine().await, "changelog-consumers", Warning, "\"search\"");
+    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
+    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
+    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+    scene.run("update postrider_cursors set failed_since = null").await;
+    all_fine(&scene.examine().await);
+}
+
+#[tokio::test]
+async fn without_the_changelogs_version_a_relay_is_told_what_to_do() {
+    let scene = OnFile::new().await;
+    scene.run("drop table postrider_cursors").await;
+    scene.run("delete from postrider_migrations where version = 5").await;
+    let findings = scene.examine().await;
+    one(&findings, "schema", Problem, "version 5");
+    assert!(!names(&findings).contains(&"changelog-consumers"), "{findings:#?}");
 }

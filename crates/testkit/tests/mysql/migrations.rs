@@ -87,10 +87,91 @@ async fn a_database_at_version_2_migrates_and_keeps_its_rows() {
     let checksum = || async { sqlx::query_scalar::<_, String>(checksum).fetch_one(&pool).await.expect("rows") };
     let before = checksum().await;
     let store = MySqlStore::new(pool.clone(), Names::default());
-    assert_eq!(store.migrate().await.expect("migrated"), [3, 4]);
+    assert_eq!(store.migrate().await.expect("migrated"), [3, 4, 5]);
     assert_eq!(checksum().await, before);
     assert_eq!(store.replay(&replay(Scope::all(), 10)).await.expect("replayed").len(), 1);
     assert_eq!(store.audit(10).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() {
+    let pool = empty().await.pool().await.expect("it answers");
+    let script = script(&Names::default());
+    let noted = script.iter().position(|statement| statement.contains("(4, 'order_by_key')")).expect("a note");
+    for statement in script.into_iter().take(noted + 1) {
+        run(&pool, statement).await.expect("it runs");
+    }
+    let rows = "insert into outbox_messages (namespace, topic, `key`, payload, status, last_error)
+        values ('shop', 'a', 'k', '1', 'dead', 'no'), ('shop', 'b', 'k', '2', 'delivered', null), ('shop', 'c', 'k', '3', 'pending', null)";
+    run(&pool, rows).await.expect("rows");
+    let checksum = "select group_concat(concat_ws('|', id, topic, payload, headers, status, last_error, updated_at) order by seq) from outbox_messages";
+    let checksum = || async { sqlx::query_scalar::<_, String>(checksum).fetch_one(&pool).await.expect("rows") };
+    let before = checksum().await;
+    let store = MySqlStore::new(pool.clone(), Names::default());
+    assert_eq!(store.migrate().await.expect("migrated"), [5]);
+    assert_eq!(checksum().await, before);
+    let settings = sqlx::query_as::<_, (String, String)>("select `key`, value from postrider_settings");
+    let settings = settings.fetch_all(&pool).await.expect("settings");
+    assert!(
+        matches!(&settings[..], [(key, id)] if key == "store.id" && id.parse::<uuid::Uuid>().is_ok()),
+        "{settings:?}"
+    );
+    let empty = "select (select count(*) from postrider_changelog) + (select count(*) from postrider_cursors)";
+    assert_eq!(sqlx::query_scalar::<_, i64>(empty).fetch_one(&pool).await.expect("a number"), 0);
+}
+
+/// A second run by hand must not give the changelog another id: cursors of consumers hold it.
+#[tokio::test]
+async fn the_changelogs_id_stays_when_the_script_is_run_again() {
+    let pool = empty().await.pool().await.expect("it answers");
+    let id = || async {
+        let sql = "select value from postrider_settings where `key` = 'store.id'";
+        sqlx::query_scalar::<_, String>(sql).fetch_one(&pool).await.expect("an id")
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        for statement in script(&Names::default()) {
+            run(&pool, statement).await.expect("it runs");
+        }
+        ids.push(id().await);
+    }
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[tokio::test]
+async fn an_entry_is_kept_as_it_was_written_and_has_its_own_stamp_and_unit_of_work() {
+    let pool = empty().await.pool().await.expect("it answers");
+    MySqlStore::new(pool.clone(), Names::default()).migrate().await.expect("migrated");
+    // Deeper than MariaDB's JSON functions look.
+    let payload = format!("{}1.0,  \"\\u0000\"{}", "[".repeat(40), "]".repeat(40));
+    let insert = async |stamp: &[u8], unit: &str| {
+        let sql = "insert into postrider_changelog (versionstamp, uow_id, payload) values (?, ?, ?)";
+        sqlx::query(sql).bind(stamp).bind(unit).bind(&payload).execute(&pool).await
+    };
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "two").await.expect("written");
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0], "one").await.expect("written");
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0], "one ").await.expect("a space makes a difference");
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0], "One").await.expect("case makes a difference");
+    for (stamp, unit) in [(&[9; 12][..], "one"), (&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "new"), (&[9; 13], "long")] {
+        assert!(insert(stamp, unit).await.is_err(), "{unit}");
+    }
+    let sql = "select convert(uow_id using utf8mb4), payload from postrider_changelog order by versionstamp";
+    let read: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&pool).await.expect("entries");
+    assert_eq!(read.iter().map(|(unit, _)| unit.as_str()).collect::<Vec<_>>(), ["one", "two", "one ", "One"]);
+    assert!(read.iter().all(|(_, read)| *read == payload), "{read:?}");
+    let two = "insert into postrider_cursors (name, versionstamp) values ('a', '123456789012'), ('a ', '123456789012')";
+    run(&pool, two).await.expect("two consumers");
+}
+
+#[tokio::test]
+async fn the_longest_prefixes_stay_apart() {
+    let pool = empty().await.pool().await.expect("it answers");
+    for (last, table) in [('a', "first"), ('b', "second")] {
+        let names = Names::unqualified(&format!("{}{last}", "p".repeat(47)), table).expect("good names");
+        let store = MySqlStore::new(pool.clone(), names);
+        assert_eq!(store.migrate().await.expect("migrated"), (1..=LATEST).collect::<Vec<_>>());
+        works(&pool, &store).await;
+    }
 }
 
 #[tokio::test]
@@ -124,7 +205,7 @@ async fn a_missing_right_stops_half_way_and_another_account_goes_on() {
     assert_eq!(versions, [1], "the first version is complete and noted");
     assert!(MySqlStore::new(weak, Names::default()).migrate().await.is_err(), "the lock was given back");
     let store = MySqlStore::new(admin.clone(), Names::default());
-    assert_eq!(store.migrate().await.expect("migrated"), [2, 3, 4]);
+    assert_eq!(store.migrate().await.expect("migrated"), [2, 3, 4, 5]);
     works(&admin, &store).await;
 }
 

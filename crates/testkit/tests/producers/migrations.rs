@@ -13,6 +13,11 @@ use postrider::{Message, Operator, PostgresStore, Scope, StoreErrorKind};
 use sqlx::{AssertSqlSafe, PgPool};
 use testkit::Postgres;
 
+/// What runs on an empty database.
+fn all() -> Vec<i32> {
+    (1..=migrate::LATEST).collect()
+}
+
 async fn empty_database() -> Result<PgPool> {
     Postgres::shared().await?.create_database().await?.pool().await
 }
@@ -28,7 +33,7 @@ async fn things(pool: &PgPool, schema: &str) -> Result<Vec<String>> {
 async fn a_second_run_does_nothing() -> Result<()> {
     let pool = empty_database().await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(store.migrate().await?, [1, 2, 3, 4]);
+    assert_eq!(store.migrate().await?, all());
     let before = things(&pool, "public").await?;
     assert!(store.migrate().await?.is_empty());
     assert_eq!(things(&pool, "public").await?, before);
@@ -46,7 +51,7 @@ async fn eight_runs_at_once_share_the_work() -> Result<()> {
         })
     });
     let ran = try_join_all(runs).await?.into_iter().collect::<Result<Vec<_>>>()?;
-    assert_eq!(ran.concat(), [1, 2, 3, 4]);
+    assert_eq!(ran.concat(), all());
     Ok(())
 }
 
@@ -65,7 +70,7 @@ async fn a_failure_half_way_leaves_nothing_and_can_be_repeated() -> Result<()> {
     assert_eq!(things(&pool, "public").await?, ["postrider_enqueue"]);
 
     sqlx::raw_sql("drop function postrider_enqueue").execute(&pool).await?;
-    assert_eq!(store.migrate().await?, [1, 2, 3, 4]);
+    assert_eq!(store.migrate().await?, all());
     Ok(())
 }
 
@@ -77,7 +82,7 @@ async fn an_index_in_the_way_stops_the_first_version_whole() -> Result<()> {
     assert!(store.migrate().await.is_err());
     assert_eq!(things(&pool, "public").await?, ["mine", "outbox_messages_due_idx"]);
     sqlx::raw_sql("drop table mine").execute(&pool).await?;
-    assert_eq!(store.migrate().await?, [1, 2, 3, 4]);
+    assert_eq!(store.migrate().await?, all());
     Ok(())
 }
 
@@ -86,7 +91,7 @@ async fn two_outboxes_live_in_one_schema() -> Result<()> {
     let pool = empty_database().await?;
     let names = [Names::new("app", "one_", "one_messages")?, Names::new("app", "two_", "two_messages")?];
     for names in &names {
-        assert_eq!(PostgresStore::new(pool.clone(), names.clone()).migrate().await?, [1, 2, 3, 4]);
+        assert_eq!(PostgresStore::new(pool.clone(), names.clone()).migrate().await?, all());
     }
     for (number, names) in names.iter().enumerate() {
         let mut transaction = pool.begin().await?;
@@ -146,7 +151,7 @@ async fn a_database_at_version_2_migrates_and_keeps_its_rows() -> Result<()> {
     let all = "select row(m.*)::text from outbox_messages m order by seq";
     let before: Vec<String> = sqlx::query_scalar(all).fetch_all(&pool).await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(store.migrate().await?, [3, 4]);
+    assert_eq!(store.migrate().await?, [3, 4, 5]);
     assert_eq!(sqlx::query_scalar::<_, String>(all).fetch_all(&pool).await?, before);
     let replay = Change { who: "ann".into(), filter: Filter::default(), limit: 10 };
     assert_eq!(store.replay(&replay).await?.len(), 1);
@@ -165,7 +170,7 @@ async fn version_4_waits_for_nobody_who_reads() -> Result<()> {
     let mut reader = pool.begin().await?;
     sqlx::query("select 1 from outbox_messages for update").fetch_all(&mut *reader).await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, [4]);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, [4, 5]);
     reader.rollback().await?;
     let cache: i64 = sqlx::query_scalar("select cache_size from pg_sequences").fetch_one(&pool).await?;
     assert_eq!(cache, 1);
@@ -182,7 +187,61 @@ async fn version_4_takes_an_index_that_is_there() -> Result<()> {
     let index = "create index concurrently outbox_messages_key_idx on outbox_messages (namespace, key, seq)
         where status in ('pending', 'processing') and key is not null";
     sqlx::raw_sql(index).execute(&pool).await?;
-    assert_eq!(PostgresStore::new(pool.clone(), Names::default()).migrate().await?, [4]);
+    assert_eq!(PostgresStore::new(pool.clone(), Names::default()).migrate().await?, [4, 5]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() -> Result<()> {
+    let pool = empty_database().await?;
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0005 changelog").context("the script has the fifth version")?;
+    sqlx::raw_sql(AssertSqlSafe(older.to_owned())).execute(&pool).await?;
+    let rows = "insert into outbox_messages (namespace, topic, key, payload, status, last_error)
+        values ('shop', 'a', 'k', '1', 'dead', 'no'), ('shop', 'b', 'k', '2', 'delivered', null), ('shop', 'c', 'k', '3', 'pending', null)";
+    sqlx::raw_sql(rows).execute(&pool).await?;
+    let all = "select row(m.*)::text from outbox_messages m order by seq";
+    let before: Vec<String> = sqlx::query_scalar(all).fetch_all(&pool).await?;
+    // A claim under way does not stop it: the new tables are nobody's yet.
+    let mut reader = pool.begin().await?;
+    sqlx::query("select 1 from outbox_messages for update").fetch_all(&mut *reader).await?;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, [5]);
+    reader.rollback().await?;
+    assert_eq!(sqlx::query_scalar::<_, String>(all).fetch_all(&pool).await?, before);
+    let settings: Vec<(String, String)> =
+        sqlx::query_as("select key, value from postrider_settings").fetch_all(&pool).await?;
+    assert!(
+        matches!(&settings[..], [(key, id)] if key == "store.id" && id.parse::<uuid::Uuid>().is_ok()),
+        "{settings:?}"
+    );
+    let empty = "select (select count(*) from postrider_changelog) + (select count(*) from postrider_cursors)";
+    assert_eq!(sqlx::query_scalar::<_, i64>(empty).fetch_one(&pool).await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_entry_is_kept_as_it_was_written_and_has_its_own_stamp_and_unit_of_work() -> Result<()> {
+    let pool = empty_database().await?;
+    PostgresStore::new(pool.clone(), Names::default()).migrate().await?;
+    let insert = async |stamp: &[u8], unit: &str| {
+        let sql = r#"insert into postrider_changelog (versionstamp, uow_id, payload) values ($1, $2, '{"b":1.0,  "a":"\u0000"}')"#;
+        sqlx::query(sql).bind(stamp).bind(unit).execute(&pool).await
+    };
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "two").await?;
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0], "one").await?;
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0], "one ").await?;
+    for (stamp, unit) in [(&[9; 12][..], "one"), (&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "new"), (&[9; 11], "short")] {
+        assert!(insert(stamp, unit).await.is_err(), "{unit}");
+    }
+    let read: Vec<(String, String)> =
+        sqlx::query_as("select uow_id, payload::text from postrider_changelog order by versionstamp")
+            .fetch_all(&pool)
+            .await?;
+    assert_eq!(read.iter().map(|(unit, _)| unit.as_str()).collect::<Vec<_>>(), ["one", "two", "one "]);
+    assert!(read.iter().all(|(_, payload)| payload == r#"{"b":1.0,  "a":"\u0000"}"#), "{read:?}");
+    let short = "insert into postrider_cursors (name, versionstamp) values ('c', '123')";
+    assert!(sqlx::raw_sql(short).execute(&pool).await.is_err());
     Ok(())
 }
 
@@ -218,7 +277,7 @@ async fn a_role_that_owns_its_schema_needs_no_more() -> Result<()> {
     let role = "do $$ begin create role plain_owner; exception when duplicate_object then null; end $$";
     sqlx::raw_sql(role).execute(&pool).await?;
     sqlx::raw_sql("create schema plain authorization plain_owner; set role plain_owner").execute(&pool).await?;
-    assert_eq!(PostgresStore::new(pool.clone(), Names::in_schema("plain")?).migrate().await?, [1, 2, 3, 4]);
+    assert_eq!(PostgresStore::new(pool.clone(), Names::in_schema("plain")?).migrate().await?, all());
     let owner = "select tableowner::text from pg_tables where schemaname = 'plain' and tablename = 'outbox_messages'";
     let owner: String = sqlx::query_scalar(owner).fetch_one(&pool).await?;
     assert_eq!(owner, "plain_owner");

@@ -25,7 +25,7 @@ async fn a_second_run_does_nothing_and_two_at_once_are_fine() {
     let (one, other) = tokio::join!(stores[0].migrate(), stores[1].migrate());
     let mut ran = [one.expect("it runs"), other.expect("it runs")].concat();
     ran.sort_unstable();
-    assert_eq!(ran, [1, 3, migrate::LATEST]);
+    assert_eq!(ran, [1, 3, 4, migrate::LATEST]);
     assert_eq!(stores[0].migrate().await.expect("it runs"), [] as [i32; 0]);
 }
 
@@ -57,11 +57,72 @@ async fn a_database_at_version_1_migrates_and_keeps_its_rows() {
     let all = "select group_concat(id || topic || payload || headers || status || updated_at) from outbox_messages";
     let read = || async { sqlx::query_scalar::<_, String>(all).fetch_one(store.pool()).await.expect("rows") };
     let before = read().await;
-    assert_eq!(store.migrate().await.expect("it runs"), [3, 4]);
+    assert_eq!(store.migrate().await.expect("it runs"), [3, 4, 5]);
     assert_eq!(read().await, before);
     let replay = Change { who: "ann".into(), filter: Filter::default(), limit: 10 };
     assert_eq!(store.replay(&replay).await.expect("replayed").len(), 1);
     assert_eq!(store.audit(10).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() {
+    let directory = TempDir::new().expect("a directory");
+    let store = SqliteStore::open(directory.path().join("shop.db")).await.expect("it opens");
+    let script = migrate::script(&Names::default());
+    let (older, _) = script.split_once("-- 0005 changelog").expect("the script has the fifth version");
+    run(store.pool(), older).await.expect("the script runs");
+    let rows = "insert into outbox_messages (namespace, topic, key, payload, status, last_error)
+        values ('shop', 'a', 'k', '1', 'dead', 'no'), ('shop', 'b', 'k', '2', 'delivered', null), ('shop', 'c', 'k', '3', 'pending', null)";
+    run(store.pool(), rows).await.expect("rows");
+    let all = "select group_concat(id || topic || payload || headers || status || updated_at) from outbox_messages";
+    let read = || async { sqlx::query_scalar::<_, String>(all).fetch_one(store.pool()).await.expect("rows") };
+    let before = read().await;
+    assert_eq!(store.migrate().await.expect("it runs"), [5]);
+    assert_eq!(read().await, before);
+    let settings = sqlx::query_as::<_, (String, String, String)>("select id, key, value from postrider_settings");
+    let settings = settings.fetch_all(store.pool()).await.expect("settings");
+    let [(row, key, id)] = &settings[..] else { panic!("{settings:?}") };
+    assert!(key == "store.id" && row != id, "{settings:?}");
+    for uuid in [row, id] {
+        assert_eq!(uuid.parse::<Uuid>().expect("a UUID").to_string(), *uuid);
+    }
+    let empty = "select (select count(*) from postrider_changelog) + (select count(*) from postrider_cursors)";
+    assert_eq!(sqlx::query_scalar::<_, i64>(empty).fetch_one(store.pool()).await.expect("a number"), 0);
+}
+
+#[tokio::test]
+async fn an_entry_is_kept_as_it_was_written_and_has_its_own_stamp_and_unit_of_work() {
+    let scene = OnFile::new().await;
+    let pool = scene.store.pool();
+    let payload = r#"{"b":1.0,  "a":"\u0000"}"#;
+    let insert = async |stamp: &[u8], unit: &str, payload: &str| {
+        let sql = "insert into postrider_changelog (versionstamp, uow_id, payload) values (?1, ?2, ?3)";
+        sqlx::query(sql).bind(stamp).bind(unit).bind(payload).execute(pool).await
+    };
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "two", payload).await.expect("written");
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0], "one", payload).await.expect("written");
+    insert(&[0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0], "one ", payload).await.expect("a space makes a difference");
+    for (stamp, unit, payload) in [
+        (&[9; 12][..], "one", payload),
+        (&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], "new", payload),
+        (&[9; 11], "short", payload),
+        (&[9; 12], "no JSON", "{"),
+    ] {
+        assert!(insert(stamp, unit, payload).await.is_err(), "{unit}");
+    }
+    for bad in [
+        "insert into postrider_changelog (versionstamp, uow_id, payload) values ('123456789012', 'u', '1')",
+        "insert into postrider_changelog (versionstamp, uow_id, payload) values (zeroblob(12), x'00', '1')",
+        "insert into postrider_changelog (id, versionstamp, uow_id, payload) values ('1', zeroblob(12), 'u', '1')",
+        "insert into postrider_cursors (name, versionstamp) values ('c', zeroblob(11))",
+        "insert into postrider_cursors (name, versionstamp, locked_until) values ('c', zeroblob(12), 'soon')",
+    ] {
+        assert!(run(pool, bad).await.expect_err(bad).contains("CHECK"), "{bad}");
+    }
+    let sql = "select uow_id, payload from postrider_changelog order by versionstamp";
+    let read: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(pool).await.expect("entries");
+    assert_eq!(read.iter().map(|(unit, _)| unit.as_str()).collect::<Vec<_>>(), ["one", "two", "one "]);
+    assert!(read.iter().all(|(_, read)| read == payload), "{read:?}");
 }
 
 #[tokio::test]

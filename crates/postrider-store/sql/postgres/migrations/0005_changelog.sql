@@ -30,7 +30,7 @@ create table {cursors} (
   failed_since timestamptz,
   created_at   timestamptz not null default now(),
   updated_at   timestamptz not null default now(),
-  check (octet_length(versionstamp) = 12)
+  constraint {cursors_stamp} check (octet_length(versionstamp) = 12)
 );
 
 insert into {settings} (key, value) values ('store.id', gen_random_uuid()::text);

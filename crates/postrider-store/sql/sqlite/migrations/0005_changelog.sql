@@ -1,21 +1,25 @@
 -- The changelog: one entry per unit of work, never changed, in commit order by its versionstamp. The table of settings holds
--- the transaction version and the id of this changelog. Times are microseconds since 1970 in UTC.
+-- the transaction version and the id of this changelog. Times are microseconds since 1970 in UTC. A column takes values of any
+-- type where nothing is said, so the checks say it.
 create table {settings} (
-  id    text not null default (lower(hex(randomblob(16)))),
+  id    text not null default ({uuid_v7}),
   key   text not null primary key,
-  value text not null
+  value text not null,
+  check (typeof(key) = 'text' and typeof(value) = 'text')
 ) without rowid;
 
 create table {changelog} (
-  id           text    not null,
+  id           text    not null default ({uuid_v7}),
   versionstamp blob    not null primary key,
   uow_id       text    not null unique,
   payload      text    not null,
   ref_map      text,
   created_at   integer not null default ({now}),
+  check (id glob '{uuid_pattern}'),
   check (typeof(versionstamp) = 'blob' and length(versionstamp) = 12),
+  check (typeof(uow_id) = 'text' and typeof(created_at) = 'integer'),
   check (typeof(payload) = 'text' and json_valid(payload)),
-  check (ref_map is null or json_valid(ref_map))
+  check (ref_map is null or (typeof(ref_map) = 'text' and json_valid(ref_map)))
 );
 
 create table {cursors} (
@@ -29,9 +33,9 @@ create table {cursors} (
   failed_since integer,
   created_at   integer not null default ({now}),
   updated_at   integer not null default ({now}),
-  check (typeof(versionstamp) = 'blob' and length(versionstamp) = 12)
+  check (typeof(name) = 'text' and typeof(fence) = 'integer'),
+  check (typeof(versionstamp) = 'blob' and length(versionstamp) = 12),
+  check (typeof(locked_until) in ('integer', 'null') and typeof(failed_since) in ('integer', 'null'))
 ) without rowid;
 
-insert into {settings} (key, value) values ('store.id', lower(
-  hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' ||
-  substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))));
+insert into {settings} (key, value) values ('store.id', {uuid_v7});
