@@ -329,10 +329,10 @@ pub async fn s1_51_names_and_times_of_consumers_are_checked<S: Scene>() {
         assert!(matches!(error, Err(ChangelogError::Invalid(_))), "{error:?}");
     }
     // Names that differ are different consumers.
-    for name in ["reader", "Reader", "réader", "it's \"quoted\" `; --", &long[..190]] {
+    for name in ["reader", "Reader", "réader", "reader ", "it's \"quoted\" `; --", &long[..190]] {
         held(&consumer(&scene, name, After::Beginning)).await;
     }
-    assert_eq!(scene.count("postrider_cursors").await, 5);
+    assert_eq!(scene.count("postrider_cursors").await, 6);
 }
 
 pub async fn s1_51_a_consumer_whose_entry_was_lost_is_told_so<S: Scene>() {

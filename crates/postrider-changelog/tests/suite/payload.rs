@@ -273,7 +273,9 @@ pub async fn s1_47_what_cannot_be_written_is_refused_before_any_sql<S: Scene>() 
     let (scene, blog) = (S::start().await, blog());
     let mut work = UnitOfWork::new();
     let big = postrider_changelog::Value::BigInt(num_bigint::BigInt::from(i64::MAX) + 1);
-    let refused: [(&str, Value); 12] = [
+    let reference = Value::from(serde_json::json!({ "__fragno_ref": "0.text" }));
+    let refused: [(&str, Value); 13] = [
+        ("json", reference),
         ("text", 1.into()),
         ("text", "a\0b".into()),
         ("uuid", "no uuid".into()),

@@ -128,7 +128,6 @@ fn cases(kind: Kind) -> Vec<(&'static str, Vec<Value>)> {
                 json!("text").into(),
                 json!(1).into(),
                 json!(false).into(),
-                json!({ "__fragno_ref": "0.text" }).into(),
             ],
         ),
         ("binary", vec![Value::Bytes(vec![]), Value::Bytes(vec![0, 255, 1]), Value::Bytes((0..=255).collect())]),
@@ -314,8 +313,6 @@ pub async fn s1_40_47_a_time_that_a_database_cannot_hold_is_refused<S: Scene>() 
     let (scene, blog) = (S::start().await, blog());
     let last = "9999-12-31T23:59:59.000Z".parse::<Date>().expect("it is a time").millis();
     let fine = (1..1_000).step_by(83).filter_map(|millis| Date::from_millis(last + millis));
-    // Left out: PostgreSQL is given times after the year 2255 up to a millisecond too early.
-    let fine = fine.filter(|_| S::KIND != Kind::Postgres);
     for time in [Date::MIN, Date::MAX].into_iter().chain(fine) {
         let before = scene.state().await;
         let mut work = UnitOfWork::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use postrider_changelog::{After, Change, ChangelogError, Operation, Reader, UnitOfWork, Versionstamp};
+use postrider_changelog::{After, Change, ChangelogError, Id, Operation, Reader, UnitOfWork, Versionstamp};
 
 use crate::scene::{Kind, Scene, blog, stamp, users};
 
@@ -279,18 +279,22 @@ pub async fn s1_15_16_17_18_each_database_has_a_strategy_of_its_own<S: Scene>() 
 
 pub async fn s1_17_a_unit_of_work_has_the_right_to_write_before_it_reads<S: Scene>() {
     let scene = S::start().await;
-    scene.users(&["ada"]).await;
-    // Each one reads what the others write. With a plain `begin` SQLite would refuse most of them.
-    let writers = (0..12).map(|_| async {
-        let mut work = UnitOfWork::new();
-        work.update(&blog().users, "ada", [("invitedBy", "ada".into())]).expect("it is right");
-        scene.changelog().commit(&work).await
-    });
-    for done in join_all(writers).await {
-        done.expect("it waits for its turn");
+    scene.users(&["ada", "eve"]).await;
+    // Each one reads before it writes, also where nothing is reserved. After a plain `begin` SQLite would refuse those whose
+    // turn came after another one had written.
+    for enabled in [false, true] {
+        let writers = (0..12).map(|_| async {
+            let mut work = UnitOfWork::new();
+            work.check(&blog().users, Id::external("eve").with_version(0)).expect("it is right");
+            work.update(&blog().users, "ada", [("invitedBy", "ada".into())]).expect("it is right");
+            scene.changelog().enabled(enabled).commit(&work).await
+        });
+        for done in join_all(writers).await {
+            done.expect("it waits for its turn");
+        }
     }
     assert_eq!(scene.counter().await.as_deref(), Some("13"));
-    assert_eq!(scene.number(&format!("select {} from users", S::text("_version"))).await, 12);
+    assert_eq!(scene.number(&format!("select {} from users where id = 'ada'", S::text("_version"))).await, 24);
 }
 
 pub async fn s1_18_19_an_older_insert_id_of_the_connection_does_not_disturb<S: Scene>() {
