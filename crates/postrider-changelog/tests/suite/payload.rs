@@ -248,7 +248,7 @@ pub async fn s1_43_one_mutation_more_is_refused_before_any_sql<S: Scene>() {
     assert!(matches!(error, ChangelogError::TooManyMutations { count: 65_537 }), "{error:?}");
     assert!(error.to_string().contains("65537") && !error.is_transient(), "{error}");
     let error = scene.changelog().commit(&work).await.expect_err("the pool is closed");
-    assert!(matches!(error, ChangelogError::Unavailable(_)), "{error:?}");
+    assert!(matches!(error, ChangelogError::Failed(_)), "{error:?}");
 }
 
 pub async fn s1_43_a_unit_of_work_of_65536_mutations_is_committed<S: Scene>() {
