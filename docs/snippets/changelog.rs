@@ -70,7 +70,7 @@ async fn consume(changelog: &Changelog<Postgres>) -> anyhow::Result<()> {
     loop {
         let page = held.next().await?;
         for entry in &page.entries {
-            index(entry).await?;
+            held.keep_while(index(entry)).await??;
         }
         held.advance(page.next).await?;
     }

@@ -138,15 +138,29 @@ impl Carrier {
 
     async fn work(&self, stop: &CancellationToken) {
         let mut trial = Trial::default();
+        let mut kept: Option<Hold> = None;
         self.signs.answered();
         while !stop.is_cancelled() {
-            let ended = match self.acquire(stop).await {
+            let held = match kept.take() {
+                // The database was away for a while; somebody may have taken over.
+                Some(mut hold) => match self.renew(&mut hold).await {
+                    Ok(()) => Ok(Some(hold)),
+                    Err(error) => {
+                        kept = Some(hold).filter(|_| error.is_transient());
+                        Err(error)
+                    }
+                },
+                None => self.acquire(stop).await,
+            };
+            let ended = match held {
                 Ok(None) => return,
-                Ok(Some(hold)) => {
+                Ok(Some(mut hold)) => {
                     if !self.signs.works(true) {
                         tracing::info!(source = self.source, route = self.route, "delivering the changelog");
                     }
-                    self.carry(hold, &mut trial, stop).await
+                    let ended = self.carry(&mut hold, &mut trial, stop).await;
+                    kept = Some(hold).filter(|_| ended.as_ref().map_or_else(ChangelogError::is_transient, |()| true));
+                    ended
                 }
                 Err(error) => Err(error),
             };
@@ -154,6 +168,10 @@ impl Carrier {
                 let pause = self.tell_of_failure(&error);
                 stop.run_until_cancelled(sleep(pause)).await;
             }
+        }
+        if let Some(hold) = kept {
+            // A lease that is not given back ends by itself.
+            let _ = timeout(LAST_WORD, hold.held.release()).await;
         }
     }
 
@@ -199,7 +217,7 @@ impl Carrier {
     }
 
     /// Publishes entries under a lease until it is told to stop or something fails.
-    async fn carry(&self, mut hold: Hold, trial: &mut Trial, stop: &CancellationToken) -> Result<(), ChangelogError> {
+    async fn carry(&self, hold: &mut Hold, trial: &mut Trial, stop: &CancellationToken) -> Result<(), ChangelogError> {
         while !stop.is_cancelled() {
             let Some(page) = stop.run_until_cancelled(self.ask(hold.held.read())).await else { break };
             let page = match page {
@@ -213,18 +231,17 @@ impl Carrier {
             if page.entries.is_empty() {
                 self.signs.behind(0);
                 stop.run_until_cancelled(sleep(self.poll_interval)).await;
-                self.renew_in_time(&mut hold).await?;
+                self.renew_in_time(hold).await?;
             }
             for entry in &page.entries {
                 let cursor = Cursor::at(page.store, entry);
-                if self.deliver(&mut hold, entry, cursor, trial, stop).await? == Next::Stop {
+                if self.deliver(hold, entry, cursor, trial, stop).await? == Next::Stop {
                     break;
                 }
             }
-            self.write(&mut hold).await?;
+            self.write(hold).await?;
         }
-        // A lease that is not given back ends by itself.
-        timeout(LAST_WORD, hold.held.release()).await.unwrap_or(Ok(()))
+        Ok(())
     }
 
     /// Publishes an entry, as often as it needs.
