@@ -116,7 +116,8 @@ pub async fn s1_51_another_process_takes_over_when_the_lease_has_ended<S: Scene>
     let stale = held(&one).await;
     assert!(other.acquire().await.expect("it answers").is_none());
     end_lease(&scene).await;
-    let mut taken = other.wait().await.expect("it is free");
+    let waited = tokio::time::timeout(Duration::from_secs(30), other.wait()).await;
+    let mut taken = waited.expect("it is in time").expect("it is free");
     assert!(taken.lease().fence > stale.lease().fence);
     assert!(one.acquire().await.expect("it answers").is_none());
     is_lost(&scene, stale.lease()).await;
@@ -308,7 +309,8 @@ pub async fn s1_51_a_consumer_waits_for_new_entries<S: Scene>() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         scene.users(&["max"]).await
     };
-    let (page, committed) = futures::future::join(held.next(), writing).await;
+    let both = futures::future::join(held.next(), writing);
+    let (page, committed) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("it is in time");
     let page = page.expect("it can be read");
     assert_eq!(page.entries.len(), 1);
     assert_eq!(Some(page.entries[0].versionstamp), committed.versionstamp);
