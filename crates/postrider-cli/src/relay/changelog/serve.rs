@@ -250,13 +250,11 @@ impl Following {
         }
     }
 
-    /// The entries of a page, each on a line; a page without any says how far the stream is. A stamp that lies ahead of
-    /// the newest entry is waited for, and no cursor can say so.
+    /// The entries of a page, each on a line; a page without any says how far the stream is.
     fn say(&mut self, page: &Page) -> Result<String, ChangelogError> {
         self.spoken = Instant::now();
         if page.entries.is_empty() {
-            let ahead = matches!(self.after, After::Versionstamp(stamp) if stamp > page.next.versionstamp());
-            return line(&Line { cursor: (!ahead).then_some(page.next), entry: None });
+            return line(&Line { cursor: Some(page.next), entry: None });
         }
         self.after = page.next.into();
         let with_cursor = |entry| line(&Line { cursor: Some(Cursor::at(page.store, entry)), entry: Some(entry) });
