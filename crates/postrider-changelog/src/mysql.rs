@@ -26,6 +26,7 @@ impl Dialect for MySql {
     const NOT_FINITE: bool = false;
     /// From the year 1000 to the end of 9999; it would make null of anything else without a word.
     const TIMES: RangeInclusive<i64> = -30_610_224_000_000..=253_402_300_799_999;
+    const NUMBERED: bool = false;
     const BEGIN: Option<&'static str> = None;
 
     fn render(names: &Names, template: &str) -> String {
@@ -73,7 +74,7 @@ impl Dialect for MySql {
         format!("(select * from ({select}) as found)")
     }
 
-    run_with_sqlx!(MySqlConnection);
+    run_with_sqlx!(MySqlConnection, sqlx::Row::try_get);
 
     async fn insert(connection: &mut MySqlConnection, query: &Query) -> Result<(u64, Option<u64>), Failed> {
         let done = bound!(query).execute(connection).await.map_err(Self::failed)?;

@@ -77,7 +77,7 @@ impl Dialect for Postgres {
         format!("{column} in (select value::bigint from json_array_elements_text({placeholder}::text::json))")
     }
 
-    run_with_sqlx!(PgConnection);
+    run_with_sqlx!(PgConnection, sqlx::Row::try_get);
 
     async fn reserve(
         connection: &mut PgConnection,

@@ -3,11 +3,11 @@
 //! SQLite has one writer at a time anyway. A unit of work begins with `begin immediate`; a transaction of the caller's own that
 //! has read before it reserves may not be able to write any more, and gets
 //! [`ChangelogError::Conflict`](crate::ChangelogError::Conflict). Times in the application's tables are milliseconds since 1970.
-//! Floating-point numbers are read back to the last bit by the SQLite that comes with the library; old ones may be off by it.
 
 use postrider_store::Names;
 use postrider_store::sqlite::{code, sort, statements};
-use sqlx::{Sqlite, SqliteConnection};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, Sqlite, SqliteConnection, TypeInfo as _, ValueRef as _};
 
 use crate::TransactionVersion;
 use crate::schema::ColumnKind;
@@ -38,8 +38,9 @@ impl Dialect for Sqlite {
 
     fn read(kind: ColumnKind, column: &str) -> String {
         match kind {
-            // Both functions make something of null.
-            ColumnKind::Float => format!("case when {column} is not null then printf('%!.17g', {column}) end"),
+            // SQLite's own text of a number is not exact.
+            ColumnKind::Float => column.into(),
+            // It makes something of null.
             ColumnKind::Binary => format!("case when {column} is not null then lower(hex({column})) end"),
             _ => format!("cast({column} as text)"),
         }
@@ -55,7 +56,7 @@ impl Dialect for Sqlite {
         format!("{column} in (select value from json_each({placeholder}))")
     }
 
-    run_with_sqlx!(SqliteConnection);
+    run_with_sqlx!(SqliteConnection, cell);
 
     async fn reserve(
         connection: &mut SqliteConnection,
@@ -78,5 +79,18 @@ impl Dialect for Sqlite {
             Some(code) if DUPLICATE.contains(&code) => Kind::Duplicate,
             Some(code) => sort(code, message).0.into(),
         }
+    }
+}
+
+/// A column as text, whatever it holds: a column for floating-point numbers may hold whole ones as well.
+fn cell(row: &SqliteRow, at: usize) -> Result<Option<String>, sqlx::Error> {
+    let raw = row.try_get_raw(at)?;
+    if raw.is_null() {
+        return Ok(None);
+    }
+    match raw.type_info().name() {
+        "REAL" => row.try_get::<f64, _>(at).map(|number| Some(number.to_string())),
+        "INTEGER" => row.try_get::<i64, _>(at).map(|number| Some(number.to_string())),
+        _ => row.try_get(at),
     }
 }

@@ -71,7 +71,7 @@ async fn in_order<S: Scene>(log: &Log) {
     let mut expected = reservation.to_vec();
     (0..4).for_each(|_| expected.extend(created));
     expected.extend(["delete blog_posts", "select users", "insert changelog"]);
-    let tables = ["settings", "blog_posts", "users", "changelog"];
+    let tables = ["changelog", "settings", "blog_posts", "users"];
     let short = |statement: &String| {
         let verb = statement.split_whitespace().next().unwrap_or_default();
         let named = |table: &&&str| {
@@ -129,7 +129,8 @@ async fn all<S: Scene>(log: &Log) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_10_44_56_the_version_is_reserved_first_and_references_are_looked_up_last_with_one_query_for_each_table() {
+async fn s1_10_s1_44_s1_56_the_version_is_reserved_first_and_references_are_looked_up_last_with_one_query_for_each_table()
+ {
     let log = Log::listen();
     all::<OnPostgres>(&log).await;
     all::<OnMySql>(&log).await;

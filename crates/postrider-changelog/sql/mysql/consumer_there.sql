@@ -1,6 +1,6 @@
--- Whether there is a consumer: a row or none.
+-- Whether there is a consumer: none, or one row that says whether its lease is free or held.
 -- Name
 -- Uses the primary key.
-select convert(name using utf8mb4)
+select case when locked_until is null or locked_until <= {now} then 'free' else 'held' end
 from {cursors}
 where name = ?

@@ -29,6 +29,8 @@ pub(crate) mod sealed {
         const NOT_FINITE: bool;
         /// The times that it can hold, in milliseconds since 1970.
         const TIMES: RangeInclusive<i64> = i64::MIN..=i64::MAX;
+        /// Whether parameters have numbers, so that one can be used twice.
+        const NUMBERED: bool = true;
         /// How a transaction begins that is going to write, if a plain one would not do.
         const BEGIN: Option<&'static str>;
 

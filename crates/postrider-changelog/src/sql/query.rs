@@ -59,9 +59,10 @@ impl Draft {
     }
 }
 
-/// Runs statements with sqlx, the same on each database: what fetches and executes for its dialect.
+/// Runs statements with sqlx, the same on each database: what fetches and executes for its dialect. `cell` reads a column of a
+/// row as text.
 macro_rules! run_with_sqlx {
-    ($connection:ty) => {
+    ($connection:ty, $cell:expr) => {
         async fn fetch(
             connection: &mut $connection,
             query: &$crate::sql::Query,
@@ -81,7 +82,7 @@ macro_rules! run_with_sqlx {
                 if size >= bytes && rows.len() > 1 {
                     return Ok((rows, false));
                 }
-                let cells = (0..sqlx::Row::len(&row)).map(|at| sqlx::Row::try_get(&row, at));
+                let cells = (0..sqlx::Row::len(&row)).map(|at| $cell(&row, at));
                 let cells = cells.collect::<Result<$crate::sql::Row, _>>().map_err(Self::failed)?;
                 size += cells.iter().flatten().map(String::len).sum::<usize>();
                 rows.push(cells);

@@ -17,6 +17,8 @@ use crate::{
 
 /// When a page has so many bytes no further entry is added to it, so that a page of large ones fits into memory.
 const LARGEST_PAGE: usize = 16 << 20;
+/// What `consumer_there.sql` says of a lease that has ended.
+const FREE: &str = "free";
 /// The longest text of an error that is kept for operators, in characters.
 const LONGEST_ERROR: usize = 500;
 
@@ -77,7 +79,11 @@ impl<DB: Database> Changelog<DB> {
             After::Versionstamp(stamp) => stamp,
             After::Cursor(cursor) => cursor.versionstamp(),
         };
-        let arguments = [Argument::bytes(stamp.as_bytes().as_slice()), Argument::from(i64::from(count))];
+        let bytes = Argument::bytes(stamp.as_bytes().as_slice());
+        let mut arguments = vec![bytes.clone(), Argument::from(i64::from(count))];
+        if checked.is_some() && !DB::NUMBERED {
+            arguments.insert(0, bytes);
+        }
         let query = self.statements.query(sql, arguments);
         let (rows, all) = DB::fetch_some(connection, &query, LARGEST_PAGE).await?;
         let mut entries = rows.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
@@ -157,18 +163,18 @@ impl<DB: Database> Reader for Changelog<DB> {
             statements.query(&statements.consumer_take, arguments)
         };
         let mut connection = self.connection().await?;
-        let mut taken = DB::execute(&mut connection, &take()).await?;
-        if taken == 0 {
-            let there = statements.query(&statements.consumer_there, [name.clone()]);
-            if !DB::fetch(&mut connection, &there).await?.is_empty() {
-                return Ok(None);
+        // It is looked first, so that those who wait for a lease write nothing.
+        let there = statements.query(&statements.consumer_there, [name.clone()]);
+        match DB::fetch(&mut connection, &there).await?.first().map(|row| row.as_slice()) {
+            Some([Some(free)]) if free == FREE => {}
+            Some(_) => return Ok(None),
+            None => {
+                let [stamp, entry] = position(&self.place(&mut connection, first).await?);
+                let make = statements.query(&statements.consumer_make, [name.clone(), stamp, entry]);
+                DB::execute(&mut connection, &make).await?;
             }
-            let [stamp, entry] = position(&self.place(&mut connection, first).await?);
-            let make = statements.query(&statements.consumer_make, [name.clone(), stamp, entry]);
-            DB::execute(&mut connection, &make).await?;
-            taken = DB::execute(&mut connection, &take()).await?;
         }
-        if taken == 0 {
+        if DB::execute(&mut connection, &take()).await? == 0 {
             return Ok(None);
         }
         let rows = DB::fetch(&mut connection, &statements.query(&statements.consumer_read, [name, id])).await?;

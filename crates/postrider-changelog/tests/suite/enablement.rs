@@ -9,7 +9,7 @@ use postrider_store::Names;
 
 use crate::scene::{Scene, blog, users};
 
-pub async fn s1_1_2_3_it_is_off_until_the_application_switches_it_on<S: Scene>() {
+pub async fn s1_1_s1_2_s1_3_it_is_off_until_the_application_switches_it_on<S: Scene>() {
     let scene = S::start().await;
     let plain = Changelog::new(scene.pool().clone(), Names::default());
     assert!(!plain.is_enabled());
@@ -34,7 +34,7 @@ pub async fn s1_4_the_tables_are_there_whether_it_is_on_or_not<S: Scene>() {
     assert_eq!(scene.rows(&sql).await, [[Some("store.id".to_owned())]]);
 }
 
-pub async fn s1_5_50_while_it_is_off_nothing_is_written_and_the_list_is_empty<S: Scene>() {
+pub async fn s1_5_s1_50_while_it_is_off_nothing_is_written_and_the_list_is_empty<S: Scene>() {
     let scene = S::start().await;
     let off = scene.changelog().enabled(false);
     let mut work = users(&["ada"]);
@@ -48,7 +48,7 @@ pub async fn s1_5_50_while_it_is_off_nothing_is_written_and_the_list_is_empty<S:
     assert_eq!(scene.counter().await, None);
 }
 
-pub async fn s1_5_50_what_was_written_is_listed_after_it_is_switched_off_again<S: Scene>() {
+pub async fn s1_5_s1_50_what_was_written_is_listed_after_it_is_switched_off_again<S: Scene>() {
     let scene = S::start().await;
     let committed = scene.users(&["ada"]).await;
     let off = scene.changelog().enabled(false);

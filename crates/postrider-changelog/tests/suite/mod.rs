@@ -19,56 +19,56 @@ pub mod versionstamp;
 macro_rules! changelog_promises {
     ($scene:ty) => {
         $crate::changelog_promises! { $scene:
-            enablement::s1_1_2_3_it_is_off_until_the_application_switches_it_on
+            enablement::s1_1_s1_2_s1_3_it_is_off_until_the_application_switches_it_on
             enablement::s1_4_the_tables_are_there_whether_it_is_on_or_not
-            enablement::s1_5_50_while_it_is_off_nothing_is_written_and_the_list_is_empty
-            enablement::s1_5_50_what_was_written_is_listed_after_it_is_switched_off_again
+            enablement::s1_5_s1_50_while_it_is_off_nothing_is_written_and_the_list_is_empty
+            enablement::s1_5_s1_50_what_was_written_is_listed_after_it_is_switched_off_again
             enablement::s1_6_a_unit_of_work_leaves_one_entry_however_many_rows_it_changes
             enablement::s1_7_entries_are_kept_whatever_the_store_purges
 
             versionstamp::s1_8_the_counter_is_an_unsigned_integer_in_the_settings
-            versionstamp::s1_8_11_versions_go_beyond_64_bits
-            versionstamp::s1_8_45_the_last_version_is_used_and_then_no_more
-            versionstamp::s1_9_19_the_first_version_is_1
-            versionstamp::s1_9_19_of_sixteen_first_users_each_has_a_version_of_its_own
+            versionstamp::s1_8_s1_11_versions_go_beyond_64_bits
+            versionstamp::s1_8_s1_45_the_last_version_is_used_and_then_no_more
+            versionstamp::s1_9_s1_19_the_first_version_is_1
+            versionstamp::s1_9_s1_19_of_sixteen_first_users_each_has_a_version_of_its_own
             versionstamp::s1_10_who_has_reserved_keeps_other_writers_waiting_until_the_commit
             versionstamp::s1_11_a_stamp_is_ten_bytes_of_version_and_two_of_user_version
-            versionstamp::s1_12_35_mutations_are_numbered_from_zero_and_the_entry_has_zero
+            versionstamp::s1_12_s1_35_mutations_are_numbered_from_zero_and_the_entry_has_zero
             versionstamp::s1_13_the_order_of_stamps_is_the_order_of_commits
             versionstamp::s1_13_a_transaction_with_an_older_snapshot_is_refused_or_in_order
             versionstamp::s1_13_who_waits_under_a_stricter_isolation_gets_a_conflict_or_the_next_version
             versionstamp::s1_14_a_rollback_gives_the_version_back
-            versionstamp::s1_15_16_17_18_each_database_has_a_strategy_of_its_own
+            versionstamp::s1_15_s1_16_s1_17_s1_18_each_database_has_a_strategy_of_its_own
             versionstamp::s1_17_a_unit_of_work_has_the_right_to_write_before_it_reads
-            versionstamp::s1_18_19_an_older_insert_id_of_the_connection_does_not_disturb
+            versionstamp::s1_18_s1_19_an_older_insert_id_of_the_connection_does_not_disturb
 
-            table::s1_20_28_29_an_entry_has_these_columns_and_no_others
+            table::s1_20_s1_28_s1_29_an_entry_has_these_columns_and_no_others
             table::s1_20_an_entry_has_an_id_of_its_own
-            table::s1_21_26_27_stamps_and_ids_of_units_of_work_are_unique_and_indexed
+            table::s1_21_s1_26_s1_27_stamps_and_ids_of_units_of_work_are_unique_and_indexed
             table::s1_22_an_entry_has_the_id_of_its_unit_of_work
-            table::s1_23_24_payload_and_references_are_json
+            table::s1_23_s1_24_payload_and_references_are_json
             table::s1_25_an_entry_has_the_databases_time
 
             payload::s1_30_an_entry_says_what_the_tables_hold
-            payload::s1_30_31_32_33_mutations_have_the_form_of_version_1
+            payload::s1_30_s1_31_s1_32_s1_33_mutations_have_the_form_of_version_1
             payload::s1_34_mutations_are_in_the_order_in_which_they_were_recorded
             payload::s1_36_checks_are_not_told
             payload::s1_37_internal_tables_are_written_and_not_told_of
             payload::s1_37_postriders_own_tables_are_not_told_of
-            payload::s1_28_38_each_mutation_has_the_namespace_of_its_schema
+            payload::s1_28_s1_38_each_mutation_has_the_namespace_of_its_schema
             payload::s1_42_names_are_those_that_users_see
-            payload::s1_43_65536_mutations_have_stamps
+            payload::s1_43_s1_65536_mutations_have_stamps
             payload::s1_43_one_mutation_more_is_refused_before_any_sql
             payload::s1_43_a_unit_of_work_of_65536_mutations_is_committed
             payload::s1_47_what_cannot_be_written_is_refused_before_any_sql
 
-            values::s1_40_41_the_payload_says_what_the_table_holds
-            values::s1_40_41_values_arrive_as_they_were_given
+            values::s1_40_s1_41_the_payload_says_what_the_table_holds
+            values::s1_40_s1_41_values_arrive_as_they_were_given
             values::s1_41_the_payload_is_superjson_and_references_are_plain_json
             values::s1_40_numbers_that_are_not_finite_are_refused_where_they_cannot_be_stored
             values::s1_40_defaults_and_the_databases_time_are_told
             values::s1_40_a_value_becomes_null
-            values::s1_40_47_a_time_that_a_database_cannot_hold_is_refused
+            values::s1_40_s1_47_a_time_that_a_database_cannot_hold_is_refused
 
             flow::s1_44_rows_and_entry_are_committed_together
             flow::s1_44_a_caller_who_rolls_back_leaves_nothing
@@ -93,8 +93,8 @@ macro_rules! changelog_promises {
             retrieval::s1_48_the_newest_entry_is_the_head
             retrieval::s1_48_an_entry_is_read_as_it_was_written
 
-            references::s1_39_52_an_external_id_is_told_as_it_is
-            references::s1_53_54_an_internal_id_becomes_a_placeholder
+            references::s1_39_s1_52_an_external_id_is_told_as_it_is
+            references::s1_53_s1_54_an_internal_id_becomes_a_placeholder
             references::s1_55_internal_ids_are_nowhere_in_an_entry
             references::s1_56_a_row_of_the_same_unit_of_work_is_found
             references::s1_57_a_reference_to_nothing_fails_the_unit_of_work
@@ -130,9 +130,9 @@ macro_rules! changelog_promises {
             consumers::s1_51_a_consumer_whose_entry_was_lost_is_told_so
 
             own::s1_41_an_own_entry_may_hold_everything_that_superjson_has
-            own::s1_14_44_an_own_entry_is_rolled_back_with_its_transaction
+            own::s1_14_s1_44_an_own_entry_is_rolled_back_with_its_transaction
             own::s1_5_an_own_entry_is_not_written_while_it_is_off
-            own::s1_22_47_an_own_entry_says_something_under_an_id_of_its_own
+            own::s1_22_s1_47_an_own_entry_says_something_under_an_id_of_its_own
         }
     };
     ($scene:ty: $($module:ident::$promise:ident)*) => {

@@ -78,7 +78,7 @@ pub async fn s1_41_an_own_entry_may_hold_everything_that_superjson_has<S: Scene>
     assert_eq!(scene.mutations().await[0][0]["schema"], "own");
 }
 
-pub async fn s1_14_44_an_own_entry_is_rolled_back_with_its_transaction<S: Scene>() {
+pub async fn s1_14_s1_44_an_own_entry_is_rolled_back_with_its_transaction<S: Scene>() {
     let scene = S::start().await;
     let changelog = scene.changelog();
     let mut transaction = scene.begin().await;
@@ -106,7 +106,7 @@ pub async fn s1_5_an_own_entry_is_not_written_while_it_is_off<S: Scene>() {
     assert_eq!(scene.counter().await, None);
 }
 
-pub async fn s1_22_47_an_own_entry_says_something_under_an_id_of_its_own<S: Scene>() {
+pub async fn s1_22_s1_47_an_own_entry_says_something_under_an_id_of_its_own<S: Scene>() {
     let scene = S::start().await;
     let changelog = scene.changelog();
     for (id, changes) in

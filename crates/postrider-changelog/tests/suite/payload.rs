@@ -34,7 +34,7 @@ pub async fn s1_30_an_entry_says_what_the_tables_hold<S: Scene>() {
     assert_eq!(set["views"], Value::from(7));
 }
 
-pub async fn s1_30_31_32_33_mutations_have_the_form_of_version_1<S: Scene>() {
+pub async fn s1_30_s1_31_s1_32_s1_33_mutations_have_the_form_of_version_1<S: Scene>() {
     let (scene, blog) = (S::start().await, blog());
     scene.users(&["ada", "eve", "joe", "sue"]).await;
     let mut work = UnitOfWork::new();
@@ -164,7 +164,7 @@ pub async fn s1_37_postriders_own_tables_are_not_told_of<S: Scene>() {
     assert_eq!(mutations[0]["table"], "users");
 }
 
-pub async fn s1_28_38_each_mutation_has_the_namespace_of_its_schema<S: Scene>() {
+pub async fn s1_28_s1_38_each_mutation_has_the_namespace_of_its_schema<S: Scene>() {
     let (scene, blog) = (S::start().await, blog());
     let staff = Schema::builder("staff")
         .table(TableBuilder::new("people").physical("users").column(Column::text("name")))
@@ -215,7 +215,7 @@ fn changes(count: usize) -> Vec<Change> {
     (0..count).map(change).collect()
 }
 
-pub async fn s1_43_65536_mutations_have_stamps<S: Scene>() {
+pub async fn s1_43_s1_65536_mutations_have_stamps<S: Scene>() {
     let scene = S::start().await;
     let changelog = scene.changelog();
     let mut transaction = scene.begin().await;

@@ -28,7 +28,7 @@ async fn references<S: Scene>(scene: &S) -> serde_json::Value {
     references.map_or(serde_json::Value::Null, |text| serde_json::from_str(&text).expect("it is JSON"))
 }
 
-pub async fn s1_39_52_an_external_id_is_told_as_it_is<S: Scene>() {
+pub async fn s1_39_s1_52_an_external_id_is_told_as_it_is<S: Scene>() {
     let (scene, ada, eve) = start::<S>().await;
     let mut work = UnitOfWork::new();
     // As an id that knows both, as an id that knows one, and as text.
@@ -47,7 +47,7 @@ pub async fn s1_39_52_an_external_id_is_told_as_it_is<S: Scene>() {
     assert_eq!(rows, [[text(&ada), text(&eve)], [text(&eve), None]]);
 }
 
-pub async fn s1_53_54_an_internal_id_becomes_a_placeholder<S: Scene>() {
+pub async fn s1_53_s1_54_an_internal_id_becomes_a_placeholder<S: Scene>() {
     let (scene, ada, eve) = start::<S>().await;
     let mut work = UnitOfWork::new();
     work.update(&blog().users, "ada", [("email", "ada@example.org".into())]).expect("it is right");

@@ -54,7 +54,7 @@ fn insert<S: Scene>(stamp: &str, uow_id: &str, payload: &str, references: &str) 
     )
 }
 
-pub async fn s1_20_28_29_an_entry_has_these_columns_and_no_others<S: Scene>() {
+pub async fn s1_20_s1_28_s1_29_an_entry_has_these_columns_and_no_others<S: Scene>() {
     let scene = S::start().await;
     let types = match S::KIND {
         Kind::Postgres => ["uuid", "bytea", "text", "json", "json", "timestamptz"],
@@ -83,7 +83,7 @@ pub async fn s1_20_an_entry_has_an_id_of_its_own<S: Scene>() {
     assert_eq!(listed, ids);
 }
 
-pub async fn s1_21_26_27_stamps_and_ids_of_units_of_work_are_unique_and_indexed<S: Scene>() {
+pub async fn s1_21_s1_26_s1_27_stamps_and_ids_of_units_of_work_are_unique_and_indexed<S: Scene>() {
     let scene = S::start().await;
     let unique = unique_columns(&scene, "postrider_changelog").await;
     assert_eq!(unique, ["uow_id", "versionstamp"]);
@@ -114,7 +114,7 @@ pub async fn s1_22_an_entry_has_the_id_of_its_unit_of_work<S: Scene>() {
     assert_eq!(rows, [[Some(work.id().to_owned())]]);
 }
 
-pub async fn s1_23_24_payload_and_references_are_json<S: Scene>() {
+pub async fn s1_23_s1_24_payload_and_references_are_json<S: Scene>() {
     let scene = S::start().await;
     for (payload, references) in [("null", "null"), ("'no json'", "null"), ("'{}'", "'no json'")] {
         // MariaDB's JSON functions stop at 32 levels, so nothing looks into the payload there.

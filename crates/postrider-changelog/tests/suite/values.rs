@@ -41,6 +41,10 @@ fn same(column: &str, kind: Kind, value: &Value, cell: Option<&str>) -> bool {
         ("big", Value::BigInt(number)) => number.to_string() == cell,
         ("float", Value::Number(number)) => {
             let cell: f64 = cell.replace("Infinity", "inf").parse().expect("it is a number");
+            // SQLite's text of a number may be off by its last bit; another test looks at that.
+            if kind == Kind::Sqlite {
+                return cell.to_bits().abs_diff(number.to_bits()) <= 1;
+            }
             cell.to_bits() == number.to_bits() || (cell.is_nan() && number.is_nan())
         }
         ("boolean", Value::Bool(yes)) => cell == if *yes { "1" } else { "0" },
@@ -52,20 +56,6 @@ fn same(column: &str, kind: Kind, value: &Value, cell: Option<&str>) -> bool {
         }
         ("binary", Value::Bytes(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() == cell,
         _ => false,
-    }
-}
-
-/// Left out: SQLite tells a floating-point number that is null as zero, and bytes that are null as none.
-fn null_is_told(kind: Kind, column: &str) -> bool {
-    !(kind == Kind::Sqlite && matches!(column, "float" | "binary"))
-}
-
-/// The same for values that were read: no bytes may be null, and the last digit of very large and very small numbers differs.
-fn is_told(kind: Kind, column: &str, value: &Value) -> bool {
-    match (kind, column, value) {
-        (Kind::Sqlite, "binary", Value::Bytes(bytes)) => !bytes.is_empty(),
-        (Kind::Sqlite, "float", Value::Number(number)) => *number == 0.0 || (1e-100..1e100).contains(&number.abs()),
-        _ => true,
     }
 }
 
@@ -134,7 +124,7 @@ fn cases(kind: Kind) -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-pub async fn s1_40_41_the_payload_says_what_the_table_holds<S: Scene>() {
+pub async fn s1_40_s1_41_the_payload_says_what_the_table_holds<S: Scene>() {
     let (scene, blog) = (S::start().await, blog());
     let cases = cases(S::KIND);
     let rounds = cases.iter().map(|(_, values)| values.len()).max().unwrap_or_default();
@@ -164,7 +154,6 @@ pub async fn s1_40_41_the_payload_says_what_the_table_holds<S: Scene>() {
             Operation::Update { set, .. } => set,
             other => panic!("{other:?} was not recorded"),
         };
-        let values = values.into_iter().filter(|(column, value)| is_told(S::KIND, column, value));
         for (column, value) in values {
             let sql = format!("select {} from kinds where id = '{}'", told::<S>(&column), mutation.external_id);
             let cell = scene.rows(&sql).await.remove(0).remove(0);
@@ -174,16 +163,13 @@ pub async fn s1_40_41_the_payload_says_what_the_table_holds<S: Scene>() {
     }
 }
 
-pub async fn s1_40_41_values_arrive_as_they_were_given<S: Scene>() {
+pub async fn s1_40_s1_41_values_arrive_as_they_were_given<S: Scene>() {
     let (scene, blog) = (S::start().await, blog());
     let mut work = UnitOfWork::new();
     let mut given = Vec::new();
     for (column, values) in cases(S::KIND) {
         for value in values {
             // These are rounded or written anew by the database, and SQLite knows one zero.
-            if !is_told(S::KIND, column, &value) {
-                continue;
-            }
             let zero = matches!(value, Value::Number(number) if number == 0.0 || number.is_nan());
             if matches!(column, "uuid" | "decimal" | "second") || column == "float" && zero {
                 continue;
@@ -203,7 +189,7 @@ pub async fn s1_40_41_values_arrive_as_they_were_given<S: Scene>() {
     for (mutation, (column, value)) in payload.mutations.iter().zip(given) {
         let Operation::Create { values } = &mutation.operation else { panic!("it is another operation") };
         assert!(values[column] == value, "{column}: {:?} became {:?}", value.to_json(), values[column].to_json());
-        let others = values.iter().filter(|(other, _)| *other != column && null_is_told(S::KIND, other));
+        let others = values.iter().filter(|(other, _)| *other != column);
         assert!(others.into_iter().all(|(_, value)| *value == Value::Null));
     }
 }
@@ -302,14 +288,14 @@ pub async fn s1_40_a_value_becomes_null<S: Scene>() {
     let mutations = scene.mutations().await.remove(0);
     let set = mutations[1]["set"].as_object().expect("it is one");
     assert_eq!(set.len(), cases(S::KIND).len());
-    assert!(set.iter().all(|(column, value)| value.is_null() || !null_is_told(S::KIND, column)));
+    assert!(set.values().all(|value| value.is_null()));
     for (column, _) in cases(S::KIND) {
         let rows = scene.rows(&format!("select {} from kinds", told::<S>(column))).await;
         assert_eq!(rows, [[None]], "{column}");
     }
 }
 
-pub async fn s1_40_47_a_time_that_a_database_cannot_hold_is_refused<S: Scene>() {
+pub async fn s1_40_s1_47_a_time_that_a_database_cannot_hold_is_refused<S: Scene>() {
     let (scene, blog) = (S::start().await, blog());
     let last = "9999-12-31T23:59:59.000Z".parse::<Date>().expect("it is a time").millis();
     let fine = (1..1_000).step_by(83).filter_map(|millis| Date::from_millis(last + millis));

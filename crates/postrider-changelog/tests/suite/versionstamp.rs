@@ -25,7 +25,7 @@ pub async fn s1_8_the_counter_is_an_unsigned_integer_in_the_settings<S: Scene>()
     assert_eq!(scene.counter().await.as_deref(), Some("100000000000000000000"));
 }
 
-pub async fn s1_8_11_versions_go_beyond_64_bits<S: Scene>() {
+pub async fn s1_8_s1_11_versions_go_beyond_64_bits<S: Scene>() {
     let scene = S::start().await;
     scene.users(&["first"]).await;
     let largest = u128::from(u64::MAX);
@@ -44,7 +44,7 @@ pub async fn s1_8_11_versions_go_beyond_64_bits<S: Scene>() {
     assert_eq!(page.entries[0].versionstamp.transaction_version().get(), largest + 2);
 }
 
-pub async fn s1_8_45_the_last_version_is_used_and_then_no_more<S: Scene>() {
+pub async fn s1_8_s1_45_the_last_version_is_used_and_then_no_more<S: Scene>() {
     let scene = S::start().await;
     let last = (1_u128 << 80) - 1;
     scene.set_counter(&(last - 1).to_string()).await;
@@ -59,7 +59,7 @@ pub async fn s1_8_45_the_last_version_is_used_and_then_no_more<S: Scene>() {
     assert_eq!(scene.state().await, before);
 }
 
-pub async fn s1_9_19_the_first_version_is_1<S: Scene>() {
+pub async fn s1_9_s1_19_the_first_version_is_1<S: Scene>() {
     let scene = S::start().await;
     assert_eq!(scene.counter().await, None);
     let committed = scene.users(&["ada"]).await;
@@ -68,7 +68,7 @@ pub async fn s1_9_19_the_first_version_is_1<S: Scene>() {
     assert_eq!(scene.stamps().await, [stamp(1, 0)]);
 }
 
-pub async fn s1_9_19_of_sixteen_first_users_each_has_a_version_of_its_own<S: Scene>() {
+pub async fn s1_9_s1_19_of_sixteen_first_users_each_has_a_version_of_its_own<S: Scene>() {
     let scene = S::start().await;
     let names: Vec<_> = (0..16).map(|number| format!("user {number}")).collect();
     let committed = join_all(names.iter().map(|name| async { scene.users(&[name.as_str()]).await })).await;
@@ -118,7 +118,7 @@ pub async fn s1_11_a_stamp_is_ten_bytes_of_version_and_two_of_user_version<S: Sc
     assert_eq!(mutations[1]["versionstamp"], "0102030405060708090a0001");
 }
 
-pub async fn s1_12_35_mutations_are_numbered_from_zero_and_the_entry_has_zero<S: Scene>() {
+pub async fn s1_12_s1_35_mutations_are_numbered_from_zero_and_the_entry_has_zero<S: Scene>() {
     let scene = S::start().await;
     scene.users(&["someone"]).await;
     scene.users(&["ada", "eve", "joe"]).await;
@@ -247,7 +247,7 @@ pub async fn s1_14_a_rollback_gives_the_version_back<S: Scene>() {
     assert_eq!(scene.stamps().await, [stamp(1, 0), stamp(2, 0)]);
 }
 
-pub async fn s1_15_16_17_18_each_database_has_a_strategy_of_its_own<S: Scene>() {
+pub async fn s1_15_s1_16_s1_17_s1_18_each_database_has_a_strategy_of_its_own<S: Scene>() {
     let scene = S::start().await;
     let texts: BTreeMap<_, _> = scene.changelog().texts().into_iter().collect();
     let words = |name: &str| texts.get(name).map(|sql| sql.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -297,7 +297,7 @@ pub async fn s1_17_a_unit_of_work_has_the_right_to_write_before_it_reads<S: Scen
     assert_eq!(scene.number(&format!("select {} from users where id = 'ada'", S::text("_version"))).await, 24);
 }
 
-pub async fn s1_18_19_an_older_insert_id_of_the_connection_does_not_disturb<S: Scene>() {
+pub async fn s1_18_s1_19_an_older_insert_id_of_the_connection_does_not_disturb<S: Scene>() {
     let scene = S::start().await;
     scene.count_from(987_654_321).await;
     for version in 1..=3 {
