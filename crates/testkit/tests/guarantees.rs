@@ -357,6 +357,7 @@ fn the_list_of_metrics_is_complete() -> Result<()> {
     for file in [
         "crates/postrider-core/src/dispatch/observe.rs",
         "crates/postrider-core/src/route.rs",
+        "crates/postrider-cli/src/relay/changelog/signs.rs",
         "crates/postrider-cli/src/relay/mod.rs",
         "crates/postrider-cli/src/relay/telemetry.rs",
     ] {
