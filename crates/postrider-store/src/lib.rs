@@ -14,6 +14,9 @@ pub mod enqueue;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod examine;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[doc(hidden)]
+pub mod failure;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod grants;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod lines;

@@ -1,55 +1,10 @@
 //! What kind of failure a statement met, and what its caller is told.
 
-use postrider_core::store::StoreErrorKind;
+pub use postrider_store::failure::Kind;
 
 use crate::ChangelogError;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
-
-/// What kind of failure it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A unique key is there already.
-    Duplicate,
-    /// The transaction must be rolled back and may be tried again.
-    Conflict,
-    /// The database cannot be reached.
-    Unavailable,
-    /// A table or column is missing.
-    Schema,
-    /// The login was refused.
-    Login,
-    /// Anything else.
-    Refused,
-}
-
-impl From<StoreErrorKind> for Kind {
-    fn from(kind: StoreErrorKind) -> Self {
-        match kind {
-            StoreErrorKind::Conflict => Self::Conflict,
-            StoreErrorKind::Unavailable => Self::Unavailable,
-            StoreErrorKind::Schema => Self::Schema,
-            _ => Self::Refused,
-        }
-    }
-}
-
-impl Kind {
-    /// An error of sqlx that has no code from the database.
-    pub(crate) fn without_code(error: &sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Configuration(_)
-            | sqlx::Error::ColumnDecode { .. }
-            | sqlx::Error::Decode(_)
-            | sqlx::Error::Encode(_)
-            | sqlx::Error::ColumnNotFound(_)
-            | sqlx::Error::ColumnIndexOutOfBounds { .. }
-            | sqlx::Error::TypeNotFound { .. }
-            | sqlx::Error::PoolClosed => Self::Refused,
-            _ => Self::Unavailable,
-        }
-    }
-}
 
 /// A statement failed.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +77,7 @@ fn without_values(source: Source) -> Source {
 impl From<Failed> for ChangelogError {
     fn from(Failed { kind, source }: Failed) -> Self {
         match kind {
-            Kind::Conflict => Self::Conflict(source),
+            Kind::Conflict | Kind::Held => Self::Conflict(source),
             Kind::Unavailable => Self::Unavailable(source),
             Kind::Schema => Self::Schema(source),
             // The server's text names the user.

@@ -297,6 +297,50 @@ pub fn blog() -> Blog {
     }
 }
 
+/// What every scene does with its pool.
+macro_rules! run_with_sqlx {
+    ($db:ty, $store:ty) => {
+        async fn migrate(&self) {
+            let store = <$store>::new(self.pool.clone(), Names::default());
+            store.migrate().await.expect("it is migrated");
+        }
+
+        fn pool(&self) -> &Pool<$db> {
+            &self.pool
+        }
+
+        async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
+            sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.map(drop)
+        }
+
+        async fn rows(&self, sql: &str) -> Vec<Cells> {
+            let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await;
+            rows.expect("it can be read").iter().map(cells).collect()
+        }
+
+        async fn run_in(transaction: &mut Transaction<'_, $db>, sql: &str) -> Result<(), sqlx::Error> {
+            sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **transaction).await.map(drop)
+        }
+
+        async fn rows_in(transaction: &mut Transaction<'_, $db>, sql: &str) -> Vec<Cells> {
+            let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut **transaction).await;
+            rows.expect("it can be read").iter().map(cells).collect()
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(<$store>::new(self.pool.clone(), Names::default()))
+        }
+    };
+}
+
+fn cells<R: Row>(row: &R) -> Cells
+where
+    usize: sqlx::ColumnIndex<R>,
+    for<'r> Option<String>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    (0..row.len()).map(|at| row.get(at)).collect()
+}
+
 pub struct OnPostgres {
     pub server: &'static testkit::Postgres,
     pub database: testkit::Database,
@@ -325,37 +369,7 @@ impl Scene for OnPostgres {
         scene
     }
 
-    async fn migrate(&self) {
-        let store = PostgresStore::new(self.pool.clone(), Names::default());
-        store.migrate().await.expect("it is migrated");
-    }
-
-    fn pool(&self) -> &Pool<Postgres> {
-        &self.pool
-    }
-
-    async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.map(drop)
-    }
-
-    async fn rows(&self, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await.expect("it can be read");
-        rows.iter().map(|row| (0..row.len()).map(|at| row.get(at)).collect()).collect()
-    }
-
-    async fn run_in(transaction: &mut Transaction<'_, Postgres>, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **transaction).await.map(drop)
-    }
-
-    async fn rows_in(transaction: &mut Transaction<'_, Postgres>, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut **transaction).await;
-        let cells = |row: &sqlx::postgres::PgRow| (0..row.len()).map(|at| row.get(at)).collect();
-        rows.expect("it can be read").iter().map(cells).collect()
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresStore::new(self.pool.clone(), Names::default()))
-    }
+    run_with_sqlx!(Postgres, PostgresStore);
 }
 
 pub struct OnMySql {
@@ -386,37 +400,7 @@ impl Scene for OnMySql {
         scene
     }
 
-    async fn migrate(&self) {
-        let store = MySqlStore::new(self.pool.clone(), Names::default());
-        store.migrate().await.expect("it is migrated");
-    }
-
-    fn pool(&self) -> &Pool<MySql> {
-        &self.pool
-    }
-
-    async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.map(drop)
-    }
-
-    async fn rows(&self, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await.expect("it can be read");
-        rows.iter().map(|row| (0..row.len()).map(|at| row.get(at)).collect()).collect()
-    }
-
-    async fn run_in(transaction: &mut Transaction<'_, MySql>, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **transaction).await.map(drop)
-    }
-
-    async fn rows_in(transaction: &mut Transaction<'_, MySql>, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut **transaction).await;
-        let cells = |row: &sqlx::mysql::MySqlRow| (0..row.len()).map(|at| row.get(at)).collect();
-        rows.expect("it can be read").iter().map(cells).collect()
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::new(MySqlStore::new(self.pool.clone(), Names::default()))
-    }
+    run_with_sqlx!(MySql, MySqlStore);
 }
 
 pub struct OnSqlite {
@@ -452,35 +436,5 @@ impl Scene for OnSqlite {
         scene
     }
 
-    async fn migrate(&self) {
-        let store = SqliteStore::new(self.pool.clone(), Names::default());
-        store.migrate().await.expect("it is migrated");
-    }
-
-    fn pool(&self) -> &Pool<Sqlite> {
-        &self.pool
-    }
-
-    async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.map(drop)
-    }
-
-    async fn rows(&self, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await.expect("it can be read");
-        rows.iter().map(|row| (0..row.len()).map(|at| row.get(at)).collect()).collect()
-    }
-
-    async fn run_in(transaction: &mut Transaction<'_, Sqlite>, sql: &str) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **transaction).await.map(drop)
-    }
-
-    async fn rows_in(transaction: &mut Transaction<'_, Sqlite>, sql: &str) -> Vec<Cells> {
-        let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut **transaction).await;
-        let cells = |row: &sqlx::sqlite::SqliteRow| (0..row.len()).map(|at| row.get(at)).collect();
-        rows.expect("it can be read").iter().map(cells).collect()
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteStore::new(self.pool.clone(), Names::default()))
-    }
+    run_with_sqlx!(Sqlite, SqliteStore);
 }

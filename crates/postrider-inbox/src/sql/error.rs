@@ -1,50 +1,10 @@
 //! What kind of failure a statement met, and what a consumer is told.
 
-use postrider_core::store::StoreErrorKind;
+pub use postrider_store::failure::Kind;
 
 use crate::InboxError;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
-
-/// What kind of failure it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The key is there already.
-    Duplicate,
-    /// Somebody else has the lock. The transaction is still usable.
-    Held,
-    /// The transaction must be rolled back and may be tried again.
-    Conflict,
-    /// The database cannot be reached.
-    Unavailable,
-    /// A table is missing or differs.
-    Schema,
-    /// The login was refused.
-    Login,
-    /// Anything else.
-    Refused,
-}
-
-impl From<StoreErrorKind> for Kind {
-    fn from(kind: StoreErrorKind) -> Self {
-        match kind {
-            StoreErrorKind::Conflict => Self::Conflict,
-            StoreErrorKind::Unavailable => Self::Unavailable,
-            StoreErrorKind::Schema => Self::Schema,
-            _ => Self::Refused,
-        }
-    }
-}
-
-impl Kind {
-    /// An error of sqlx that has no code from the database.
-    pub(crate) fn without_code(error: &sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Configuration(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Refused,
-            _ => Self::Unavailable,
-        }
-    }
-}
 
 /// A statement failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,9 @@ use postrider::operate::Severity::{Problem, Warning};
 use postrider::{MySqlStore, Names};
 use sqlx::mysql::MySqlPoolOptions;
 
-use crate::scene::{OnMySql, all_fine, mariadb, names, not_examined, one, open};
+use crate::scene::{
+    OnMySql, all_fine, mariadb, names, names_the_consumer, names_the_missing_version, not_examined, one, open,
+};
 
 #[tokio::test]
 async fn a_healthy_database_has_nothing_above_fine() {
@@ -156,10 +158,7 @@ async fn a_consumer_of_the_changelog_that_is_held_back_is_named_and_its_error_is
                ('search', '123456789012', 'CANARY', '2026-01-02 03:04:05.678'), ('mail', '123456789012', null, null)",
         )
         .await;
-    let finding = one(&scene.examine().await, "changelog-consumers", Warning, "\"search\"");
-    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
-    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
-    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+    names_the_consumer(&scene.examine().await);
     scene.run("update postrider_cursors set failed_since = null").await;
     all_fine(&scene.examine().await);
 }
@@ -174,7 +173,5 @@ async fn without_the_changelogs_privileges_or_its_version_a_relay_is_told_what_t
     assert!(findings.iter().any(|finding| finding.what.contains("--print-grants")), "{findings:#?}");
     scene.run("drop table postrider_cursors").await;
     scene.run("delete from postrider_migrations where version = 5").await;
-    let findings = scene.examine().await;
-    one(&findings, "schema", Problem, "version 5");
-    assert!(!names(&findings).contains(&"changelog-consumers"), "{findings:#?}");
+    names_the_missing_version(&scene.examine().await);
 }

@@ -220,3 +220,17 @@ pub fn one(findings: &[Finding], name: &str, severity: Severity, word: &str) -> 
     assert!(finding.what.contains(word), "{finding} does not say {word}");
     finding.clone()
 }
+
+/// A consumer of the changelog that does not get on is named, with since when; what it was told is not.
+pub fn names_the_consumer(findings: &[Finding]) {
+    let finding = one(findings, "changelog-consumers", Severity::Warning, "\"search\"");
+    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
+    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
+    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+}
+
+/// Before version 5 there are no consumers to look at, and the missing version is told.
+pub fn names_the_missing_version(findings: &[Finding]) {
+    one(findings, "schema", Severity::Problem, "version 5");
+    assert!(!names(findings).contains(&"changelog-consumers"), "{findings:#?}");
+}

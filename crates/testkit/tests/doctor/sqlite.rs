@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use tempfile::TempDir;
 
-use crate::scene::{all_fine, names, one, sql_of};
+use crate::scene::{all_fine, names, names_the_consumer, names_the_missing_version, one, sql_of};
 
 struct OnFile {
     path: PathBuf,
@@ -200,10 +200,7 @@ async fn a_consumer_of_the_changelog_that_is_held_back_is_named_and_its_error_is
                ('search', zeroblob(12), 'CANARY', 1767323045678901), ('mail', zeroblob(12), null, null)",
         )
         .await;
-    let finding = one(&scene.examine().await, "changelog-consumers", Warning, "\"search\"");
-    assert!(finding.what.contains("since 2026-01-02T03:04:05Z"), "{finding}");
-    assert!(finding.fix.as_deref().is_some_and(|fix| fix.contains("postrider_cursors")), "{finding}");
-    assert!(!finding.to_string().contains("CANARY"), "{finding}");
+    names_the_consumer(&scene.examine().await);
     scene.run("update postrider_cursors set failed_since = null").await;
     all_fine(&scene.examine().await);
 }
@@ -213,7 +210,5 @@ async fn without_the_changelogs_version_a_relay_is_told_what_to_do() {
     let scene = OnFile::new().await;
     scene.run("drop table postrider_cursors").await;
     scene.run("delete from postrider_migrations where version = 5").await;
-    let findings = scene.examine().await;
-    one(&findings, "schema", Problem, "version 5");
-    assert!(!names(&findings).contains(&"changelog-consumers"), "{findings:#?}");
+    names_the_missing_version(&scene.examine().await);
 }
