@@ -1,0 +1,110 @@
+//! The mirror: the blog's authors and posts in a database of another shape, by nothing but the changelog.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use postrider::changelog::{After, Changelog, Cursor, Entry, Mutation, Operation, Reader, Value};
+use sqlx::{Sqlite, SqlitePool, Transaction};
+
+/// References are external ids here, and edits are counted. Nothing refers to the blog's internal ids, which it never sees.
+const TABLES: &str = "
+create table if not exists authors (id text not null primary key, name text not null);
+create table if not exists posts (
+  id text not null primary key, title text not null, author text not null references authors, edits integer not null);
+create table if not exists cursor (only_one integer primary key check (only_one = 1), position text not null, entries integer not null);";
+
+/// A mirror in a database.
+#[derive(Clone)]
+pub struct Mirror {
+    pool: SqlitePool,
+}
+
+impl Mirror {
+    /// Makes the tables.
+    pub async fn open(pool: SqlitePool) -> Result<Self> {
+        sqlx::raw_sql(TABLES).execute(&pool).await?;
+        Ok(Self { pool })
+    }
+
+    /// Its database.
+    pub fn pool(&self) -> &SqlitePool {
+        &self.pool
+    }
+
+    /// Mirrors without an end.
+    pub async fn follow(self, changelog: Changelog<Sqlite>) -> Result<()> {
+        loop {
+            self.catch_up(&changelog).await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Mirrors what is there; answers how many entries were applied since the beginning.
+    pub async fn catch_up(&self, changelog: &Changelog<Sqlite>) -> Result<i64> {
+        loop {
+            let (after, entries) = self.position().await?;
+            let page = changelog.list(after, 100).await?;
+            if page.entries.is_empty() {
+                return Ok(entries);
+            }
+            for entry in &page.entries {
+                self.apply(entry, Cursor::at(page.store, entry)).await?;
+            }
+        }
+    }
+
+    async fn position(&self) -> Result<(After, i64)> {
+        let found: Option<(String, i64)> =
+            sqlx::query_as("select position, entries from cursor").fetch_optional(&self.pool).await?;
+        match found {
+            Some((position, entries)) => Ok((After::Cursor(position.parse()?), entries)),
+            None => Ok((After::Beginning, 0)),
+        }
+    }
+
+    /// Applies an entry and moves the cursor, together or not at all.
+    async fn apply(&self, entry: &Entry, cursor: Cursor) -> Result<()> {
+        let mut transaction = self.pool.begin_with("begin immediate").await?;
+        for mutation in entry.resolved()?.mutations {
+            apply(&mut transaction, &mutation).await.with_context(|| format!("at {}", mutation.versionstamp))?;
+        }
+        let moved = "insert into cursor (only_one, position, entries) values (1, ?1, 1)
+                     on conflict (only_one) do update set position = excluded.position, entries = entries + 1";
+        sqlx::query(moved).bind(cursor.to_string()).execute(&mut *transaction).await?;
+        Ok(transaction.commit().await?)
+    }
+}
+
+async fn apply(transaction: &mut Transaction<'_, Sqlite>, mutation: &Mutation) -> Result<()> {
+    let id = &mutation.external_id;
+    let query = match (mutation.table.as_str(), &mutation.operation) {
+        ("authors", Operation::Create { values }) => {
+            sqlx::query("insert into authors (id, name) values (?1, ?2)").bind(id).bind(text(values, "name")?)
+        }
+        ("authors", Operation::Delete { .. }) => sqlx::query("delete from authors where id = ?1").bind(id),
+        ("posts", Operation::Create { values }) => {
+            sqlx::query("insert into posts (id, title, author, edits) values (?1, ?2, ?3, 0)")
+                .bind(id)
+                .bind(text(values, "title")?)
+                .bind(text(values, "author")?)
+        }
+        ("posts", Operation::Update { set, .. }) => {
+            sqlx::query("update posts set title = ?2, edits = edits + 1 where id = ?1")
+                .bind(id)
+                .bind(text(set, "title")?)
+        }
+        ("posts", Operation::Delete { .. }) => sqlx::query("delete from posts where id = ?1").bind(id),
+        (table, _) => anyhow::bail!("the mirror has no such change of {table}"),
+    };
+    let changed = query.execute(&mut **transaction).await?.rows_affected();
+    ensure!(changed == 1, "{} {id} is not as the changelog says", mutation.table);
+    Ok(())
+}
+
+fn text<'a>(values: &'a BTreeMap<String, Value>, column: &str) -> Result<&'a str> {
+    match values.get(column) {
+        Some(Value::Text(text)) => Ok(text),
+        _ => anyhow::bail!("{column} is no text"),
+    }
+}
