@@ -234,8 +234,15 @@ async fn a_position_that_is_not_in_the_changelog_any_more_is_told_and_mended_by_
         arrive(&receiver, &relay, 3).await?;
         assert_eq!(relay.stop().await?, 0);
         site.source().await?.run("delete from postrider_changelog where uow_id = 'uow-2'").await?;
-        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
+        // The lease is longer than the pauses between two looks, so the route must not wait for its own.
+        let text = config(&site, &receiver.url).replace("lease = \"2s\"", "lease = \"1m\"");
+        let mut relay = start(&site, &text.replace("[admin]", "[admin]\nstalled_after = \"1s\"")).await?;
         shows(&relay, HELD_BACK, "1").await?;
+        let red = || async { relay.get("/healthz").await.is_ok_and(|answer| answer.0 == 503) };
+        within(PATIENCE, "red", red).await.with_context(|| relay.log())?;
+        let health: Value = serde_json::from_str(&relay.get("/healthz").await?.1)?;
+        assert_eq!(health["sources"][0]["changelog"][0]["held_back"], "unreadable", "{health}");
+        assert_eq!(metric(&relay, HELD_BACK).await?, "1", "it stays so");
         let held = consumer(&site).await?;
         assert!(held["last_error"].as_str().is_some_and(|why| why.contains("not in this changelog")), "{held}");
         write(&site, 3..5).await?;

@@ -113,12 +113,13 @@ impl Signs {
         before.map(|before| before.since.elapsed())
     }
 
-    /// The changelog could be read.
-    pub fn readable(&self) {
+    /// The changelog could be read; answers whether it could not before.
+    pub fn readable(&self) -> bool {
         let unreadable = self.state().held_back.is_some_and(|held| held.why == UNREADABLE);
         if unreadable {
             self.goes_on();
         }
+        unreadable
     }
 
     /// Takes back what was told, so that no alert goes on about a route that is gone.

@@ -1,5 +1,7 @@
 //! How a carrier goes about its entries, on SQLite and with closures for sinks.
 
+mod troubled;
+
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -8,11 +10,13 @@ use postrider::{AnyStore, ClaimedMessage, Connect, Names, PublishError, callback
 use postrider_changelog::{Change, Changelog, Operation};
 use tempfile::TempDir;
 
+use self::troubled::Troubled;
 use super::*;
+use crate::config::Admin;
 
 /// A changelog with two entries, and what the sink was called with.
 struct Scene {
-    reader: Arc<dyn Reader>,
+    reader: Arc<Troubled>,
     calls: Arc<Mutex<Vec<(Uuid, i32, Instant)>>>,
     _directory: TempDir,
 }
@@ -34,7 +38,7 @@ impl Scene {
             changelog.append(&mut transaction, reservation, id, vec![change]).await?;
             transaction.commit().await?;
         }
-        Ok(Self { reader, calls: Arc::default(), _directory: directory })
+        Ok(Self { reader: Arc::new(Troubled::new(reader)), calls: Arc::default(), _directory: directory })
     }
 
     /// A carrier to a sink that answers so, given how often it was called before.
@@ -70,7 +74,7 @@ impl Scene {
     }
 
     async fn behind(&self) -> Result<u128> {
-        Ok(self.reader.consumers().await?[0].behind)
+        Ok(self.reader.consumers().await?.first().map_or(u128::MAX, |consumer| consumer.behind))
     }
 }
 
@@ -127,23 +131,130 @@ async fn a_sink_that_panics_has_an_unknown_outcome_and_is_called_again() -> Resu
 #[tokio::test]
 async fn a_publish_that_takes_longer_than_the_lease_keeps_it() -> Result<()> {
     let scene = Scene::new().await?;
-    let slow = scene.carrier(|_| async {
-        sleep(Duration::from_millis(4_500)).await;
-        Ok(())
-    })?;
-    let other = Consumer::new(scene.reader.clone(), format!("{PREFIX}trail"), ConsumerConfig::default())?;
-    let tries = async {
-        while scene.calls.lock().expect("calls").is_empty() {
-            sleep(Duration::from_millis(5)).await;
-        }
-        for _ in 0..40 {
-            sleep(Duration::from_millis(100)).await;
-            assert!(other.acquire().await.expect("an answer").is_none(), "another one got it");
-        }
-    };
-    let (calls, ()) = tokio::join!(scene.run(&slow, 1), tries);
+    let reader = scene.reader.clone();
+    // Three renewals are a whole lease.
+    let slow = scene.carrier(move |_| renewed(reader.clone(), 4))?;
+    let calls = scene.run(&slow, 1).await;
     assert_eq!(calls.len(), 1);
     assert_eq!(scene.behind().await?, 1, "it was under way, so it counts");
+    Ok(())
+}
+
+/// Takes until the lease was renewed so often.
+async fn renewed(reader: Arc<Troubled>, times: usize) -> Result<(), PublishError> {
+    let before = reader.renewals.load(Ordering::SeqCst);
+    while reader.renewals.load(Ordering::SeqCst) < before + times {
+        sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_publish_outlives_a_renewal_that_does_not_get_through() -> Result<()> {
+    let scene = Scene::new().await?;
+    let reader = scene.reader.clone();
+    let slow = scene.carrier(move |call| {
+        reader.away.store(if call == 0 { 2 } else { 0 }, Ordering::SeqCst);
+        renewed(reader.clone(), 1)
+    })?;
+    let calls = scene.run(&slow, 2).await;
+    assert_eq!(scene.reader.away.load(Ordering::SeqCst), 0, "both were tried");
+    assert!(calls.len() == 2 && calls[0].0 != calls[1].0, "{calls:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_reached_is_written_while_the_next_publish_takes_long() -> Result<()> {
+    let scene = Scene::new().await?;
+    let reader = scene.reader.clone();
+    let carrier = scene.carrier(move |call| {
+        let reader = reader.clone();
+        async move {
+            while call == 1 && reader.consumers().await.map_or(true, |consumers| consumers[0].behind != 1) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        }
+    })?;
+    scene.run(&carrier, 2).await;
+    assert_eq!(scene.behind().await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_position_whose_answer_is_lost_or_that_does_not_get_through_is_written_again_and_nothing_is_sent_twice()
+-> Result<()> {
+    let scene = Scene::new().await?;
+    for trouble in [&scene.reader.lost_answers, &scene.reader.away] {
+        scene.reader.reset("route/trail", Default::default()).await?;
+        scene.calls.lock().expect("calls").clear();
+        trouble.store(1, Ordering::SeqCst);
+        let carrier = scene.carrier(|_| async { Ok(()) })?;
+        let stop = CancellationToken::new();
+        let written = async {
+            while scene.behind().await.unwrap_or(9) > 0 || scene.reader.renewals.load(Ordering::SeqCst) == 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+            stop.cancel();
+        };
+        let ran = async { tokio::join!(carrier.run(&stop), written) };
+        timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end");
+        assert_eq!(trouble.load(Ordering::SeqCst), 0);
+        assert_eq!(scene.calls.lock().expect("calls").len(), 2);
+        scene.reader.renewals.store(0, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stop_writes_what_could_not_be_written_before() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.reader.away.store(1, Ordering::SeqCst);
+    let carrier = scene.carrier(|_| async { Ok(()) })?;
+    let stop = CancellationToken::new();
+    let failed = async {
+        while scene.reader.away.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+    };
+    tokio::join!(carrier.run(&stop), failed);
+    assert_eq!(scene.behind().await?, 0);
+    assert_eq!(scene.reader.consumers().await?[0].held_by, None, "the lease is given back");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_changelog_that_cannot_be_read_holds_its_route_back_all_the_time_under_one_lease() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.reader.refuses.store(true, Ordering::SeqCst);
+    let carrier = scene.carrier(|_| async { Ok(()) })?;
+    let limits = Admin { oldest_due_limit: Duration::from_millis(1), ..Admin::default() };
+    let stop = CancellationToken::new();
+    let look = async {
+        while scene.reader.consumers().await?.first().is_none_or(|consumer| consumer.last_error.is_none()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let (owner, first) = (scene.reader.consumers().await?[0].held_by, scene.reader.lists.load(Ordering::SeqCst));
+        assert!(owner.is_some());
+        while scene.reader.lists.load(Ordering::SeqCst) < first + 3 {
+            let (good, said) = carrier.signs.health(&limits);
+            assert!(!good && said["held_back"] == "unreadable", "{said}");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let held = scene.reader.consumers().await?.remove(0);
+        assert_eq!(held.held_by, owner);
+        assert!(held.last_error.is_some_and(|why| why.contains("permission denied")));
+        scene.reader.refuses.store(false, Ordering::SeqCst);
+        while scene.calls.lock().expect("calls").len() < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+        Ok::<(), ChangelogError>(())
+    };
+    let ran = async { tokio::join!(carrier.run(&stop), look) };
+    timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end").1?;
+    assert_eq!(scene.reader.consumers().await?[0].last_error, None);
     Ok(())
 }
 
