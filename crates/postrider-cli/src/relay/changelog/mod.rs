@@ -314,7 +314,7 @@ impl Carrier {
         let random = fastrand::f64();
         let (delay, why) = match outcome {
             // Nothing was sent, so this was no attempt.
-            Outcome::Busy { after, why } => (*after, why),
+            Outcome::Busy { after, why } => ((*after).min(self.backoff.max_delay), why),
             Outcome::Reject(why) | Outcome::Unsendable(why) => {
                 trial.attempts = trial.attempts.saturating_add(1);
                 (self.backoff.delay(i32::MAX, random), why)
@@ -331,7 +331,8 @@ impl Carrier {
             _ => return Ok(()),
         };
         trial.not_before = Some(now + delay);
-        if matches!(outcome, Outcome::Busy { .. }) && since.elapsed() < BUSY_PATIENCE {
+        let is_busy = matches!(outcome, Outcome::Busy { .. });
+        if is_busy && since.elapsed() < BUSY_PATIENCE {
             return Ok(());
         }
         self.signs.held_back(outcome.kind(), |since| {
@@ -342,6 +343,10 @@ impl Carrier {
             );
         });
         self.write(hold).await?;
+        // What the destination said of the entry tells more than that it is left alone since.
+        if is_busy && trial.attempts > 0 {
+            return Ok(());
+        }
         self.note(hold, &error_text(why)).await
     }
 
@@ -371,12 +376,14 @@ impl Carrier {
                 self.poll_interval
             }
             error if error.is_transient() => {
-                tracing::warn!(source, route, "the changelog cannot be read: {}", with_causes(error));
+                if self.signs.is_trouble_news() {
+                    tracing::warn!(source, route, "the changelog cannot be read or written: {}", with_causes(error));
+                }
                 PAUSE.min(self.tick)
             }
             error => {
                 self.signs.held_back(signs::UNREADABLE, |_| {
-                    tracing::error!(source, route, "the changelog cannot be read: {}", with_causes(error));
+                    tracing::error!(source, route, "the changelog cannot be read or written: {}", with_causes(error));
                 });
                 LONG_PAUSE.min(self.tick)
             }

@@ -280,3 +280,23 @@ async fn a_lease_that_is_taken_away_ends_the_wait_and_the_route_goes_on_from_its
     assert_eq!(scene.behind().await?, 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_busy_destination_is_asked_again_after_the_longest_delay_at_the_latest() -> Result<()> {
+    let scene = Scene::new().await?;
+    let carrier = scene.carrier(|_| async { Ok(()) })?;
+    let page = scene.reader.list(Default::default(), 1).await?;
+    let consumer = carrier.consumer.acquire().await?.expect("a lease");
+    let mut hold = Hold { held: consumer, unwritten: Unwritten::none(), renewed: tokio::time::Instant::now() };
+    let mut trial = Trial::default();
+    let refused = Outcome::Reject("the entry is too large".into());
+    carrier.failed(&mut hold, &page.entries[0], &mut trial, &refused).await?;
+    trial.since = tokio::time::Instant::now().checked_sub(BUSY_PATIENCE);
+    let busy = Outcome::Busy { after: Duration::from_secs(3_600), why: "left alone".into() };
+    carrier.failed(&mut hold, &page.entries[0], &mut trial, &busy).await?;
+    let wait = trial.not_before.expect("a delay").duration_since(tokio::time::Instant::now());
+    assert!(wait <= Duration::from_millis(600), "{wait:?}");
+    let said = scene.reader.consumers().await?.remove(0).last_error;
+    assert_eq!(said.as_deref(), Some("the entry is too large"), "what the destination said of the entry stays");
+    Ok(())
+}
