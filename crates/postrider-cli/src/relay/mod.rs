@@ -61,7 +61,7 @@ pub async fn run(arguments: Run, colour: Colour) -> Result<ExitCode, Failure> {
     watchdog.abort();
     signals.end_at_once_on_the_next();
     let abandoned = current.generation().stop().await;
-    admin.abort();
+    admin.stop().await;
     telemetry.flush().await;
     Ok(match abandoned {
         0 => {
