@@ -13,8 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::changelog::feed::CLIENT_PATIENCE;
 use super::changelog::serve;
 use super::health::{Answer, Current};
+use super::patient::PatientListener;
 use crate::config::Admin;
 use crate::exit::Failure;
 
@@ -84,7 +86,9 @@ impl Bound {
             .merge(changelogs);
         let stop = CancellationToken::new();
         let serving = self.0.map(|listener| {
-            let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+            // Who reads nothing for that long is gone.
+            let serving = axum::serve(PatientListener { listener, patience: CLIENT_PATIENCE }, app)
+                .with_graceful_shutdown(stop.clone().cancelled_owned());
             tokio::spawn(async move {
                 if let Err(error) = serving.await {
                     tracing::error!("the admin endpoint ended: {error}");

@@ -8,6 +8,7 @@ mod admin;
 mod changelog;
 mod generation;
 mod health;
+mod patient;
 mod service;
 mod signals;
 mod sinks;

@@ -5,7 +5,7 @@
 //! waits. The position is written after several entries, and always before a wait: what was published after it comes again
 //! after a crash, with the same ids and in the same order.
 
-mod feed;
+pub mod feed;
 mod hold;
 mod keep;
 mod message;
