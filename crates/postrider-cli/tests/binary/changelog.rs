@@ -10,7 +10,7 @@ use postrider::{AnyStore, Connect, Names};
 use postrider_changelog::{Change, Changelog, Operation, Value as Cell};
 use serde_json::{Value, json};
 use testkit::{Mode, Postgres, Proxy, Signal, within};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::support::{Arrival, PATIENCE, Receiver, Relay, Site};
 
@@ -570,6 +570,32 @@ async fn streams_are_bounded_and_their_places_come_back() -> Result<()> {
     arrive(&receiver, &relay, 5).await?;
     drop(open);
     let again = || async { Lines::open(&relay, "/changelog/shop/stream").await.is_ok() };
+    within(PATIENCE, "a place", again).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_that_nobody_takes_are_bounded_and_their_places_come_back() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    let receiver = Receiver::start().await?;
+    write(&site, 0..1).await?;
+    // More than the buffers between two sockets hold.
+    let large = "update postrider_changelog set payload = json_set(payload, '$.json.large', hex(zeroblob(5000000)))";
+    site.source().await?.run(large).await?;
+    let relay = start(&site, &config(&site, &receiver.url)).await?;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = tokio::net::TcpStream::connect(relay.admin().await?).await?;
+        client.write_all(b"GET /changelog/shop HTTP/1.1\r\nhost: here\r\n\r\n").await?;
+        let mut begin = [0; 15];
+        client.read_exact(&mut begin).await?;
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+        clients.push(client);
+    }
+    let (status, answer) = ask(&relay, "/changelog/shop", None).await?;
+    assert_eq!(status, 503, "{answer}");
+    drop(clients);
+    let again = || async { ask(&relay, "/changelog/shop", None).await.is_ok_and(|answer| answer.0 == 200) };
     within(PATIENCE, "a place", again).await?;
     Ok(())
 }
