@@ -109,10 +109,13 @@ async fn follow_on(arguments: ChangelogList) -> Result<ExitCode, Failure> {
     let after = arguments.after.unwrap_or_default();
     let mut entries = pin!(follow(reader, after, FollowConfig::default()));
     let (mut left, mut troubled) = (arguments.limit.unwrap_or(u64::MAX), false);
+    // One for all entries, and asked first: while there is a backlog an entry is always there.
+    let mut told_to_end = pin!(tokio::signal::ctrl_c());
     while left > 0 {
         let next = tokio::select! {
+            biased;
+            _ = &mut told_to_end => None,
             next = entries.next() => next,
-            _ = tokio::signal::ctrl_c() => None,
         };
         match next {
             None => break,
@@ -214,15 +217,17 @@ async fn reset(arguments: ChangelogReset) -> Result<ExitCode, Failure> {
     };
     // A cursor that is not of this changelog is refused before anything else is said.
     reader.list(to, 1).await?;
-    let place = match to {
-        After::Versionstamp(stamp) => position(stamp),
-        After::Cursor(cursor) => position(cursor.versionstamp()),
-        _ => position(Versionstamp::ZERO),
-    };
     let from = position(before.cursor.versionstamp());
     if change.yes && !reader.reset(&name, to).await? {
         return Err(gone(&name));
     }
+    let place = match to {
+        // Where it went is known when it is there: a stamp may be of no entry.
+        After::Versionstamp(_) if change.yes => position(find(&reader, &name).await?.cursor.versionstamp()),
+        After::Versionstamp(stamp) if stamp != Versionstamp::ZERO => format!("the newest entry up to {stamp}"),
+        After::Cursor(cursor) => position(cursor.versionstamp()),
+        _ => position(Versionstamp::ZERO),
+    };
     tell(
         &change,
         &before,

@@ -104,7 +104,8 @@ pub struct Source {
     /// The database: `postgres://…`, `mysql://…` or `sqlite:path`.
     #[schemars(extend("x-needed" = true))]
     pub url: Option<Secret>,
-    /// The most connections at a time. PostgreSQL and MySQL want five or more.
+    /// The most connections at a time. PostgreSQL and MySQL want five or more, one more for each changelog route, and two more
+    /// for a changelog that is served.
     pub connections: u32,
     /// Whether a pooler in transaction mode (PgBouncer) is between us and PostgreSQL.
     pub behind_pooler: bool,
@@ -174,7 +175,8 @@ pub struct Changelog {
     pub serve: bool,
     /// What readers must send as `authorization: Bearer …`. Give one whenever `admin.listen` is not loopback.
     pub token: Option<Secret>,
-    /// How often to look for new entries, or for the lease of a relay that is gone; at most a third of the lease.
+    /// How often to look for new entries, or for the lease of a relay that is gone; from 10ms to
+    /// a third of the lease.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub poll_interval: Duration,

@@ -1,5 +1,7 @@
 //! The endpoint for health checks and metrics.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,12 +9,19 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
+use super::changelog::feed::CLIENT_PATIENCE;
 use super::changelog::serve;
 use super::health::{Answer, Current};
+use super::patient::PatientListener;
 use crate::config::Admin;
 use crate::exit::Failure;
+
+/// How long a stop waits for answers that are under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What Prometheus calls its text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,11 +36,20 @@ struct Shown {
 pub struct Bound(Option<TcpListener>);
 
 /// The endpoint at work.
-pub struct Endpoint(Option<AbortHandle>);
+pub struct Endpoint {
+    serving: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+}
 
 impl Endpoint {
-    pub fn abort(self) {
-        self.0.iter().for_each(AbortHandle::abort);
+    /// Lets answers that are under way come to their end, but does not wait long for clients.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if let Some(mut serving) = self.serving
+            && timeout(LAST_ANSWERS, &mut serving).await.is_err()
+        {
+            serving.abort();
+        }
     }
 }
 
@@ -66,14 +84,18 @@ impl Bound {
             .route("/metrics", get(self::metrics))
             .with_state(Shown { current, metrics })
             .merge(changelogs);
+        let stop = CancellationToken::new();
         let serving = self.0.map(|listener| {
+            // Who reads nothing for that long is gone.
+            let serving = axum::serve(PatientListener { listener, patience: CLIENT_PATIENCE }, app)
+                .with_graceful_shutdown(stop.clone().cancelled_owned());
             tokio::spawn(async move {
-                if let Err(error) = axum::serve(listener, app).await {
+                if let Err(error) = serving.await {
                     tracing::error!("the admin endpoint ended: {error}");
                 }
             })
         });
-        Endpoint(serving.map(|serving| serving.abort_handle()))
+        Endpoint { serving, stop }
     }
 }
 

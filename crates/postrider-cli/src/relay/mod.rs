@@ -8,6 +8,7 @@ mod admin;
 mod changelog;
 mod generation;
 mod health;
+mod patient;
 mod service;
 mod signals;
 mod sinks;
@@ -61,7 +62,7 @@ pub async fn run(arguments: Run, colour: Colour) -> Result<ExitCode, Failure> {
     watchdog.abort();
     signals.end_at_once_on_the_next();
     let abandoned = current.generation().stop().await;
-    admin.abort();
+    admin.stop().await;
     telemetry.flush().await;
     Ok(match abandoned {
         0 => {

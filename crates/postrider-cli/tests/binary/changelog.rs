@@ -10,6 +10,7 @@ use postrider::{AnyStore, Connect, Names};
 use postrider_changelog::{Change, Changelog, Operation, Value as Cell};
 use serde_json::{Value, json};
 use testkit::{Mode, Postgres, Proxy, Signal, within};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::support::{Arrival, PATIENCE, Receiver, Relay, Site};
 
@@ -234,8 +235,15 @@ async fn a_position_that_is_not_in_the_changelog_any_more_is_told_and_mended_by_
         arrive(&receiver, &relay, 3).await?;
         assert_eq!(relay.stop().await?, 0);
         site.source().await?.run("delete from postrider_changelog where uow_id = 'uow-2'").await?;
-        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
+        // The lease is longer than the pauses between two looks, so the route must not wait for its own.
+        let text = config(&site, &receiver.url).replace("lease = \"2s\"", "lease = \"1m\"");
+        let mut relay = start(&site, &text.replace("[admin]", "[admin]\nstalled_after = \"1s\"")).await?;
         shows(&relay, HELD_BACK, "1").await?;
+        let red = || async { relay.get("/healthz").await.is_ok_and(|answer| answer.0 == 503) };
+        within(PATIENCE, "red", red).await.with_context(|| relay.log())?;
+        let health: Value = serde_json::from_str(&relay.get("/healthz").await?.1)?;
+        assert_eq!(health["sources"][0]["changelog"][0]["held_back"], "unreadable", "{health}");
+        assert_eq!(metric(&relay, HELD_BACK).await?, "1", "it stays so");
         let held = consumer(&site).await?;
         assert!(held["last_error"].as_str().is_some_and(|why| why.contains("not in this changelog")), "{held}");
         write(&site, 3..5).await?;
@@ -282,6 +290,7 @@ fn in_order(seen: &[usize], crashes: usize) -> Result<()> {
         last = Some(*number);
         newest = newest.max(last);
     }
+    ensure!(last == newest, "it ended at {last:?} and had been at {newest:?}: {seen:?}");
     ensure!(back <= crashes, "it went back {back} times: {seen:?}");
     Ok(())
 }
@@ -431,6 +440,10 @@ async fn pages_are_read_over_http_and_what_is_wrong_has_its_status() -> Result<(
             assert_eq!(status, expected, "{path}: {answer}");
             assert!(answer["error"].as_str().is_some_and(|error| error.contains(said)), "{path}: {answer}");
         }
+        site.source().await?.run("alter table postrider_changelog rename to elsewhere").await?;
+        let (status, answer) = ask("/changelog/shop".into()).await?;
+        assert_eq!(status, 500, "{answer}");
+        assert!(answer["error"].as_str().is_some_and(|error| error.contains("postrider migrate")), "{answer}");
         assert_eq!(relay.stop().await?, 0);
     }
     Ok(())
@@ -562,6 +575,32 @@ async fn streams_are_bounded_and_their_places_come_back() -> Result<()> {
 }
 
 #[tokio::test]
+async fn pages_that_nobody_takes_are_bounded_and_their_places_come_back() -> Result<()> {
+    let site = Site::sqlite().await?.migrated().await?;
+    let receiver = Receiver::start().await?;
+    write(&site, 0..1).await?;
+    // More than the buffers between two sockets hold.
+    let large = "update postrider_changelog set payload = json_set(payload, '$.json.large', hex(zeroblob(5000000)))";
+    site.source().await?.run(large).await?;
+    let relay = start(&site, &config(&site, &receiver.url)).await?;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = tokio::net::TcpStream::connect(relay.admin().await?).await?;
+        client.write_all(b"GET /changelog/shop HTTP/1.1\r\nhost: here\r\n\r\n").await?;
+        let mut begin = [0; 15];
+        client.read_exact(&mut begin).await?;
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+        clients.push(client);
+    }
+    let (status, answer) = ask(&relay, "/changelog/shop", None).await?;
+    assert_eq!(status, 503, "{answer}");
+    drop(clients);
+    let again = || async { ask(&relay, "/changelog/shop", None).await.is_ok_and(|answer| answer.0 == 200) };
+    within(PATIENCE, "a place", again).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_database_that_is_away_is_said_and_the_route_goes_on_when_it_is_back() -> Result<()> {
     let site = Site::postgres().await?.migrated().await?;
     let server = Postgres::shared().await?;
@@ -637,6 +676,29 @@ async fn list_follow_goes_on_until_it_is_told_to_end() -> Result<()> {
 }
 
 #[tokio::test]
+async fn list_follow_ends_when_it_is_told_to_in_the_middle_of_a_backlog() -> Result<()> {
+    const BACKLOG: usize = 1_500;
+    let site = Site::sqlite().await?.migrated().await?;
+    write(&site, 0..BACKLOG).await?;
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_postrider"))
+        .args(["changelog", "list", "--follow", "--json", "--database-url", &site.url])
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("a pipe")?).lines();
+    lines.next_line().await?.context("a line")?;
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().context("it ended")?)?);
+    nix::sys::signal::kill(pid, Signal::SIGINT)?;
+    let mut read = 1;
+    while tokio::time::timeout(PATIENCE, lines.next_line()).await.context("it does not end")??.is_some() {
+        read += 1;
+    }
+    assert!(read < BACKLOG, "it went on to the end");
+    assert_eq!(tokio::time::timeout(PATIENCE, child.wait()).await??.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_consumer_is_moved_and_forgotten_only_with_yes() -> Result<()> {
     for site in Site::each().await? {
         let site = site.migrated().await?;
@@ -666,6 +728,13 @@ async fn a_consumer_is_moved_and_forgotten_only_with_yes() -> Result<()> {
             site.postrider(&["changelog", "reset", "route/trail", "--to", place, "--yes"]).await?.succeeded()?;
             assert_eq!(consumer(&site).await?["cursor"], lines[2]["cursor"]);
         }
+        let stamp = lines[2].pointer("/entry/versionstamp").and_then(Value::as_str).context("a stamp")?;
+        let between = format!("{}ffff", &stamp[..20]);
+        let reset = ["changelog", "reset", "route/trail", "--to", &between];
+        let dry = site.postrider(&reset).await?.succeeded()?;
+        assert!(dry.out.contains(&format!("the newest entry up to {between}")), "{dry:?}");
+        let done = site.postrider(&[&reset[..], &["--yes", "--json"]].concat()).await?.succeeded()?.json()?;
+        assert_eq!(done["to"], stamp, "where it really is: {done}");
         let unknown = site.postrider(&["changelog", "reset", "nobody", "--to", "head"]).await?.failed_with(1)?;
         assert!(unknown.err.contains("route/trail"), "{unknown:?}");
         site.postrider(&["changelog", "reset", "route/trail", "--to", "yesterday"]).await?.failed_with(2)?;

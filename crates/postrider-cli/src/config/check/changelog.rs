@@ -11,6 +11,8 @@ use crate::config::problem::KeyPath;
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 /// The longest one.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+/// The shortest pause between two looks: a shorter one would only burden the database.
+const SHORTEST_POLL: Duration = Duration::from_millis(10);
 
 impl Check<'_> {
     /// The settings of a source's changelog.
@@ -19,10 +21,13 @@ impl Check<'_> {
         let Changelog { enabled, serve, token, poll_interval, lease } = &source.changelog;
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(lease) {
             self.refuse(path.key("lease"), &format!("lease is {lease:?}; it must be from 1 s to 24 h"));
-        } else if poll_interval.is_zero() || *poll_interval > *lease / 3 {
+        } else if *poll_interval < SHORTEST_POLL {
+            let said = format!("poll_interval is {poll_interval:?}; it must be 10 ms or more");
+            self.refuse(path.key("poll_interval"), &said);
+        } else if *poll_interval > *lease / 3 {
             let at = if self.tree.has(&path.key("poll_interval")) { "poll_interval" } else { "lease" };
             let said = format!(
-                "poll_interval ({poll_interval:?}) must be more than nothing and at most a third of the lease ({:?}); lower the first or raise the second",
+                "poll_interval ({poll_interval:?}) must be at most a third of the lease ({:?}); lower the first or raise the second",
                 *lease / 3
             );
             self.refuse(path.key(at), &said);
@@ -42,6 +47,15 @@ impl Check<'_> {
         if source.enabled && *enabled {
             self.readers(source_path, source);
         }
+    }
+
+    /// How many connections are at work for a source's changelog: one for each route, and two for those who read it over HTTP.
+    pub(super) fn connections_for_changelog(&self, name: &str, source: &Source) -> u32 {
+        if !source.changelog.enabled {
+            return 0;
+        }
+        let routes = u32::try_from(self.config.changelog_routes_of(name).count()).unwrap_or(u32::MAX);
+        routes.saturating_add(if source.changelog.serve { 2 } else { 0 }).min(900)
     }
 
     /// Who reads the changelog, and who else could.

@@ -23,7 +23,7 @@ impl Check<'_> {
         for (name, source) in &config.source {
             let path = KeyPath::from(["source", name]);
             let database = self.url(&path, source);
-            self.connections(&path, source, database);
+            self.connections(&path, name, source, database);
             self.outbox_names(&path, source, database);
             self.namespaces(&path, source);
             self.dispatcher(&path, name, source);
@@ -43,14 +43,13 @@ impl Check<'_> {
         Database::of(url.expose()).map_err(|said| self.refuse(path.key("url"), &said)).ok()
     }
 
-    fn connections(&mut self, path: &KeyPath, source: &Source, database: Option<Database>) {
+    fn connections(&mut self, path: &KeyPath, name: &str, source: &Source, database: Option<Database>) {
         let at = path.key("connections");
+        let fewest = FEWEST_CONNECTIONS + self.connections_for_changelog(name, source);
         if !(1..=1_000).contains(&source.connections) {
             self.refuse(at, &format!("connections is {}; it must be from 1 to 1000", source.connections));
-        } else if source.connections < FEWEST_CONNECTIONS
-            && matches!(database, Some(Database::Postgres | Database::MySql))
-        {
-            self.warn(at, "the relay may wait for itself with so few; give it 5 or more");
+        } else if source.connections < fewest && matches!(database, Some(Database::Postgres | Database::MySql)) {
+            self.warn(at, &format!("the relay may wait for itself with so few; give it {fewest} or more"));
         }
         if source.behind_pooler && matches!(database, Some(Database::MySql | Database::Sqlite)) {
             self.warn(path.key("behind_pooler"), "it has no meaning for this database; it is for PostgreSQL");

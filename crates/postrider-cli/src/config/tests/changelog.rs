@@ -106,11 +106,15 @@ fn settings_of_a_changelog_that_cannot_work_are_refused() {
         ("lease = \"500ms\"", "f:7:9: source.shop.changelog.lease: lease is 500ms; it must be from 1 s to 24 h"),
         (
             "lease = \"3s\"\npoll_interval = \"2s\"",
-            "f:8:17: source.shop.changelog.poll_interval: poll_interval (2s) must be more than nothing and at most a third of the lease (1s); lower the first or raise the second",
+            "f:8:17: source.shop.changelog.poll_interval: poll_interval (2s) must be at most a third of the lease (1s); lower the first or raise the second",
         ),
         (
             "poll_interval = \"0s\"",
-            "f:7:17: source.shop.changelog.poll_interval: poll_interval (0ns) must be more than nothing and at most a third of the lease (10s); lower the first or raise the second",
+            "f:7:17: source.shop.changelog.poll_interval: poll_interval is 0ns; it must be 10 ms or more",
+        ),
+        (
+            "poll_interval = \"9ms\"",
+            "f:7:17: source.shop.changelog.poll_interval: poll_interval is 9ms; it must be 10 ms or more",
         ),
         (
             "lease = \"1h\"\npoll_interval = \"2m\"",

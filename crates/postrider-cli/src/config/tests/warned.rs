@@ -37,6 +37,11 @@ fn what_is_hardly_meant_is_warned_of() {
             "[source.b]\nurl = \"postgres://h/x\"\nconnections = 4",
             &["f:9:15: source.b.connections: the relay may wait for itself with so few; give it 5 or more"],
         ),
+        (
+            "[source.b]\nurl = \"postgres://h/x\"\nconnections = 7\nchangelog = { enabled = true, serve = true }\n\
+             [[route]]\nsource = \"b\"\nchangelog = true\nname = \"trail\"\nsink = \"out\"",
+            &["f:9:15: source.b.connections: the relay may wait for itself with so few; give it 8 or more"],
+        ),
     ];
     for (added, said) in cases {
         assert_eq!(warnings(&format!("{BASE}{added}\n")), *said, "{added}");

@@ -59,3 +59,11 @@ pub struct Hold {
     pub unwritten: Unwritten,
     pub renewed: Instant,
 }
+
+impl Hold {
+    /// When to renew the lease next, or to write what is not written yet.
+    pub fn due(&self, tick: Duration) -> Instant {
+        let renewal = self.renewed + tick;
+        self.unwritten.cursor.map_or(renewal, |_| renewal.min(self.unwritten.since + LONGEST_UNWRITTEN))
+    }
+}

@@ -5,7 +5,9 @@
 //! waits. The position is written after several entries, and always before a wait: what was published after it comes again
 //! after a crash, with the same ids and in the same order.
 
+pub mod feed;
 mod hold;
+mod keep;
 mod message;
 pub mod serve;
 mod signs;
@@ -24,7 +26,7 @@ use postrider::dispatch::DEFAULT_LONGEST_RETRY_AFTER;
 use postrider::outcome::error_text;
 use postrider::retry::{RetryPolicy as _, next_delay};
 use postrider::{ExponentialBackoff, Outcome, Sink};
-use postrider_changelog::{ChangelogError, Consumer, ConsumerConfig, Cursor, Entry, Held, Reader};
+use postrider_changelog::{ChangelogError, Consumer, ConsumerConfig, Cursor, Entry, Reader};
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -141,45 +143,61 @@ impl Carrier {
         let mut kept: Option<Hold> = None;
         self.signs.answered();
         while !stop.is_cancelled() {
-            let held = match kept.take() {
-                // The database was away for a while; somebody may have taken over.
-                Some(mut hold) => match self.renew(&mut hold).await {
-                    Ok(()) => Ok(Some(hold)),
-                    Err(error) => {
-                        kept = Some(hold).filter(|_| error.is_transient());
-                        Err(error)
-                    }
-                },
-                None => self.acquire(stop).await,
-            };
-            let ended = match held {
-                Ok(None) => return,
-                Ok(Some(mut hold)) => {
-                    if !self.signs.works(true) {
-                        tracing::info!(source = self.source, route = self.route, "delivering the changelog");
-                    }
-                    let ended = self.carry(&mut hold, &mut trial, stop).await;
-                    kept = Some(hold).filter(|_| ended.as_ref().map_or_else(ChangelogError::is_transient, |()| true));
-                    ended
-                }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended {
-                let pause = self.tell_of_failure(&error);
-                stop.run_until_cancelled(sleep(pause)).await;
+            let Err(error) = self.turn(&mut kept, &mut trial, stop).await else { continue };
+            let pause = self.tell_of_failure(&error);
+            if matches!(error, ChangelogError::LeaseLost { .. }) {
+                kept = None;
             }
+            if let Some(hold) = &mut kept
+                && !error.is_transient()
+            {
+                // If the lease was lost, or the database is as it was, the next turn finds out.
+                stop.run_until_cancelled(self.note(hold, &with_causes(&error))).await;
+            }
+            stop.run_until_cancelled(sleep(pause)).await;
         }
-        if let Some(hold) = kept {
-            // A lease that is not given back ends by itself.
-            let _ = timeout(LAST_WORD, hold.held.release()).await;
+        if let Some(mut hold) = kept {
+            let last = async {
+                let _ = self.write(&mut hold).await;
+                // A lease that is not given back ends by itself.
+                let _ = hold.held.release().await;
+            };
+            let _ = timeout(LAST_WORD, last).await;
         }
+    }
+
+    /// Delivers until it is told to stop or something fails, under the lease that was kept, or under a new one. Whatever fails,
+    /// but for the lease itself, the lease is kept: a route that let go of it would wait for its own old one to end.
+    async fn turn(
+        &self,
+        kept: &mut Option<Hold>,
+        trial: &mut Trial,
+        stop: &CancellationToken,
+    ) -> Result<(), ChangelogError> {
+        let hold = match kept {
+            // Something failed for a while; somebody may have taken over.
+            Some(hold) => match self.before_the_end(stop, self.resume(hold)).await {
+                Some(resumed) => resumed.map(|()| hold)?,
+                None => return Ok(()),
+            },
+            None => match self.acquire(stop).await? {
+                Some(hold) => kept.insert(hold),
+                None => return Ok(()),
+            },
+        };
+        if !self.signs.works(true) {
+            tracing::info!(source = self.source, route = self.route, "delivering the changelog");
+        }
+        self.carry(hold, trial, stop).await
     }
 
     /// Waits for the lease; none if it is told to stop.
     async fn acquire(&self, stop: &CancellationToken) -> Result<Option<Hold>, ChangelogError> {
         while !stop.is_cancelled() {
             let renewed = Instant::now();
-            if let Some(held) = self.try_acquire(stop).await? {
+            // A lease that nobody knows of would keep the next relay waiting for its end.
+            let asked = self.before_the_end(stop, self.ask(self.consumer.acquire())).await;
+            if let Some(held) = asked.transpose()?.flatten() {
                 return Ok(Some(Hold { held, unwritten: Unwritten::none(), renewed }));
             }
             self.signs.works(false);
@@ -188,17 +206,16 @@ impl Carrier {
         Ok(None)
     }
 
-    /// Asks for the lease once. A stop waits a moment for the answer: a lease that nobody knows of would keep the next relay
-    /// waiting for its end.
-    async fn try_acquire(&self, stop: &CancellationToken) -> Result<Option<Held>, ChangelogError> {
+    /// Waits for an answer, and after a stop only for a moment.
+    async fn before_the_end<T>(&self, stop: &CancellationToken, asked: impl Future<Output = T>) -> Option<T> {
         let late = async {
             stop.cancelled().await;
             sleep(LAST_WORD).await;
         };
         tokio::select! {
             biased;
-            held = self.ask(self.consumer.acquire()) => held,
-            () = late => Ok(None),
+            answer = asked => Some(answer),
+            () = late => None,
         }
     }
 
@@ -220,14 +237,12 @@ impl Carrier {
     async fn carry(&self, hold: &mut Hold, trial: &mut Trial, stop: &CancellationToken) -> Result<(), ChangelogError> {
         while !stop.is_cancelled() {
             let Some(page) = stop.run_until_cancelled(self.ask(hold.held.read())).await else { break };
-            let page = match page {
-                Err(error) if is_lost(&error) => {
-                    self.ask(hold.held.hold_back(&error)).await?;
-                    return Err(error);
-                }
-                page => page?,
-            };
-            self.signs.readable();
+            let page = page?;
+            if self.signs.readable() {
+                // What was noted is not so any more.
+                hold.unwritten.cursor = Some(hold.held.cursor());
+                self.write(hold).await?;
+            }
             if page.entries.is_empty() {
                 self.signs.behind(0);
                 stop.run_until_cancelled(sleep(self.poll_interval)).await;
@@ -300,7 +315,7 @@ impl Carrier {
         let random = fastrand::f64();
         let (delay, why) = match outcome {
             // Nothing was sent, so this was no attempt.
-            Outcome::Busy { after, why } => (*after, why),
+            Outcome::Busy { after, why } => ((*after).min(self.backoff.max_delay), why),
             Outcome::Reject(why) | Outcome::Unsendable(why) => {
                 trial.attempts = trial.attempts.saturating_add(1);
                 (self.backoff.delay(i32::MAX, random), why)
@@ -317,7 +332,8 @@ impl Carrier {
             _ => return Ok(()),
         };
         trial.not_before = Some(now + delay);
-        if matches!(outcome, Outcome::Busy { .. }) && since.elapsed() < BUSY_PATIENCE {
+        let is_busy = matches!(outcome, Outcome::Busy { .. });
+        if is_busy && since.elapsed() < BUSY_PATIENCE {
             return Ok(());
         }
         self.signs.held_back(outcome.kind(), |since| {
@@ -328,9 +344,11 @@ impl Carrier {
             );
         });
         self.write(hold).await?;
-        self.ask(hold.held.hold_back(error_text(why))).await?;
-        hold.renewed = now;
-        Ok(())
+        // What the destination said of the entry tells more than that it is left alone since.
+        if is_busy && trial.attempts > 0 {
+            return Ok(());
+        }
+        self.note(hold, &error_text(why)).await
     }
 
     /// One call of the sink within its time limit. The text of a panic may hold anything, so it is not passed on.
@@ -349,52 +367,7 @@ impl Carrier {
         outcome.unwrap_or_else(|| Outcome::Unknown("the sink gave no outcome for this entry".into()))
     }
 
-    /// Writes how far the route has got, if it has got further.
-    async fn write(&self, hold: &mut Hold) -> Result<(), ChangelogError> {
-        let Some(cursor) = hold.unwritten.cursor else { return Ok(()) };
-        let now = Instant::now();
-        self.ask(hold.held.advance(cursor)).await?;
-        (hold.unwritten, hold.renewed) = (Unwritten::none(), now);
-        Ok(())
-    }
-
-    /// Runs something that may take long, and keeps the lease meanwhile.
-    async fn keep<T>(&self, hold: &mut Hold, work: impl Future<Output = T>) -> Result<T, ChangelogError> {
-        let mut work = std::pin::pin!(work);
-        loop {
-            match timeout(self.tick, &mut work).await {
-                Ok(done) => return Ok(done),
-                Err(_) => self.renew(hold).await?,
-            }
-        }
-    }
-
-    /// Renews the lease if a good part of it is over: nothing is published under one that may have ended.
-    async fn renew_in_time(&self, hold: &mut Hold) -> Result<(), ChangelogError> {
-        match hold.renewed.elapsed() >= self.tick {
-            true => self.renew(hold).await,
-            false => Ok(()),
-        }
-    }
-
-    async fn renew(&self, hold: &mut Hold) -> Result<(), ChangelogError> {
-        let now = Instant::now();
-        self.ask(hold.held.renew()).await?;
-        hold.renewed = now;
-        Ok(())
-    }
-
-    /// Asks the database, for no longer than a lease lasts: after that it is another relay's.
-    async fn ask<T>(&self, asked: impl Future<Output = Result<T, ChangelogError>>) -> Result<T, ChangelogError> {
-        let answer = timeout(self.lease, asked).await;
-        let answer = answer.unwrap_or_else(|elapsed| Err(ChangelogError::Unavailable(Box::new(elapsed))));
-        if !matches!(answer, Err(ChangelogError::Unavailable(_))) {
-            self.signs.answered();
-        }
-        answer
-    }
-
-    /// Tells of what ended a lease, and how long to wait before the next.
+    /// Tells of what failed, and how long to wait before the next turn: not longer than the lease can wait.
     fn tell_of_failure(&self, error: &ChangelogError) -> Duration {
         let (source, route) = (&self.source, &self.route);
         match error {
@@ -404,20 +377,17 @@ impl Carrier {
                 self.poll_interval
             }
             error if error.is_transient() => {
-                tracing::warn!(source, route, "the changelog cannot be read: {}", with_causes(error));
-                PAUSE
+                if self.signs.is_trouble_news() {
+                    tracing::warn!(source, route, "the changelog cannot be read or written: {}", with_causes(error));
+                }
+                PAUSE.min(self.tick)
             }
             error => {
                 self.signs.held_back(signs::UNREADABLE, |_| {
-                    tracing::error!(source, route, "the changelog cannot be read: {}", with_causes(error));
+                    tracing::error!(source, route, "the changelog cannot be read or written: {}", with_causes(error));
                 });
-                LONG_PAUSE
+                LONG_PAUSE.min(self.tick)
             }
         }
     }
-}
-
-/// Whether the position itself is wrong, which an operator has to decide about.
-fn is_lost(error: &ChangelogError) -> bool {
-    matches!(error, ChangelogError::OtherStore { .. } | ChangelogError::LostHistory(_))
 }

@@ -1,14 +1,15 @@
 //! The changelog over HTTP: pages, and a stream that does not end.
 //!
-//! Readers share the connections of the relay, so only a few of their questions are asked at a time and deliveries never
-//! wait for them. A stream reads a page when its client has taken the last one, so a slow client costs no memory.
+//! Readers share the connections of the relay, so only a few of their questions are asked at a time. A stream reads a few
+//! entries when its client has taken the last ones. A slow client costs the memory of those, or of its page; so there are
+//! only so many answers at a time, and who takes nothing for a minute is let go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,15 +20,21 @@ use postrider_changelog::{After, ChangelogError, Cursor, DEFAULT_LIMIT, Entry, P
 use postrider_sinks::setting::Secret;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::super::health::Current;
+use super::feed::{self, CLIENT_PATIENCE};
 use crate::config::Changelog;
 
 /// The most streams at a time, of all sources together.
 const MOST_STREAMS: usize = 64;
+/// The most pages at a time that are read, or wait for their clients to take them, of all sources together.
+const MOST_PAGES: usize = 16;
+/// How many entries a stream reads at a time.
+const STREAM_PAGE: u32 = 16;
 /// The most questions to a database at a time.
 const MOST_READS: usize = 2;
 /// How long a page may take.
@@ -85,14 +92,16 @@ fn is_same(secret: &[u8], given: &[u8]) -> bool {
 struct Serving {
     current: Current,
     streams: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
 }
 
 /// `/changelog/{source}` and `/changelog/{source}/stream`.
 pub fn router(current: Current) -> Router {
+    let (streams, pages) = (Arc::new(Semaphore::new(MOST_STREAMS)), Arc::new(Semaphore::new(MOST_PAGES)));
     Router::new()
         .route("/changelog/{source}", get(page))
         .route("/changelog/{source}/stream", get(follow))
-        .with_state(Serving { current, streams: Arc::new(Semaphore::new(MOST_STREAMS)) })
+        .with_state(Serving { current, streams, pages })
 }
 
 /// Why nothing is answered.
@@ -113,7 +122,8 @@ impl From<ChangelogError> for Refusal {
         let status = match &error {
             ChangelogError::Invalid(_) => StatusCode::BAD_REQUEST,
             ChangelogError::OtherStore { .. } | ChangelogError::LostHistory(_) => StatusCode::CONFLICT,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
+            error if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
     }
@@ -170,8 +180,22 @@ async fn page(
 ) -> Result<Response, Refusal> {
     let served = serving.find(&source, &headers)?;
     let asked = asked(&parameters, &["after", "limit"])?;
+    let Ok(permit) = serving.pages.clone().try_acquire_owned() else {
+        let said = format!("{MOST_PAGES} pages are read already; come again");
+        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, said));
+    };
     let page = served.read(asked.after, asked.limit).await?;
-    Ok(([(header::CACHE_CONTROL, "no-store")], Json(page)).into_response())
+    let text = serde_json::to_vec(&page).map_err(|error| ChangelogError::Failed(Box::new(error)))?;
+    drop(page);
+    // A client that gets less than this knows that it was let go.
+    let headers = [
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+        (header::CONTENT_LENGTH, text.len().to_string()),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    // A page that was read is sent, whether or not the relay stops.
+    let body = feed::body(feed::pieces(text), permit, CLIENT_PATIENCE, CancellationToken::new());
+    Ok((headers, body).into_response())
 }
 
 async fn follow(
@@ -187,9 +211,11 @@ async fn follow(
         return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, said));
     };
     // The first page is read before the answer begins, so that a cursor that is refused has its status.
-    let first = served.read(asked.after, DEFAULT_LIMIT).await?;
+    let first = served.read(asked.after, STREAM_PAGE).await?;
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(lines(served, asked.after, first, permit))).into_response())
+    let stop = served.stop.clone();
+    let body = feed::body(lines(served, asked.after, first), permit, CLIENT_PATIENCE, stop);
+    Ok((headers, body).into_response())
 }
 
 /// A line of a stream; without an entry it only says how far the stream is, if that can be said.
@@ -204,61 +230,55 @@ struct Line<'a> {
 struct Following {
     served: Arc<Served>,
     after: After,
+    store: Uuid,
     /// What was read and not sent yet.
-    page: Option<Page>,
+    entries: VecDeque<Entry>,
+    /// What to say before anything else, so that a client knows that it is heard.
+    greeting: Option<Cursor>,
     spoken: Instant,
-    _permit: OwnedSemaphorePermit,
 }
 
-/// The lines of a stream, from its first page on, until the relay stops or takes over a new configuration.
-fn lines(
-    served: Arc<Served>,
-    after: After,
-    first: Page,
-    permit: OwnedSemaphorePermit,
-) -> impl Stream<Item = Result<String, std::io::Error>> + Send {
-    // The first line is sent at once, so that a client knows that it is heard.
-    let start = Following { served, after, page: Some(first), spoken: Instant::now(), _permit: permit };
+/// The lines of a stream, from its first page on.
+fn lines(served: Arc<Served>, after: After, first: Page) -> impl Stream<Item = Bytes> + Send {
+    let greeting = first.entries.is_empty().then_some(first.next);
+    let (store, entries) = (first.store, first.entries.into());
+    let start = Following { served, after, store, entries, greeting, spoken: Instant::now() };
     stream::unfold(Some(start), |following| async move {
         let mut following = following?;
-        let stop = following.served.stop.clone();
-        let next = stop.run_until_cancelled(following.next()).await?;
-        match next {
-            Ok(text) => Some((Ok(text), Some(following))),
+        match following.next().await {
+            Ok(text) => Some((text.into(), Some(following))),
             // What cannot be read on is told, and is the end.
-            Err(error) => Some((Ok(format!("{}\n", json!({ "error": error.to_string() }))), None)),
+            Err(error) => Some((format!("{}\n", json!({ "error": error.to_string() })).into(), None)),
         }
     })
 }
 
 impl Following {
-    /// The next lines. While the database does not answer the stream waits and keeps its place.
+    /// The next line. While the database does not answer the stream waits and keeps its place.
     async fn next(&mut self) -> Result<String, ChangelogError> {
         loop {
-            if let Some(page) = self.page.take() {
-                return self.say(&page);
+            if let Some(entry) = self.entries.pop_front() {
+                let cursor = Cursor::at(self.store, &entry);
+                self.after = cursor.into();
+                return self.say(Some(cursor), Some(&entry));
             }
-            match self.served.read(self.after, DEFAULT_LIMIT).await {
-                Ok(page) if !page.entries.is_empty() || self.spoken.elapsed() >= HEARTBEAT => self.page = Some(page),
+            if let Some(cursor) = self.greeting.take() {
+                return self.say(Some(cursor), None);
+            }
+            let is_quiet = self.spoken.elapsed() >= HEARTBEAT;
+            match self.served.read(self.after, STREAM_PAGE).await {
+                Ok(page) if !page.entries.is_empty() => (self.store, self.entries) = (page.store, page.entries.into()),
+                Ok(page) if is_quiet => return self.say(Some(page.next), None),
                 Err(error) if !error.is_transient() => return Err(error),
-                Err(_) if self.spoken.elapsed() >= HEARTBEAT => {
-                    self.spoken = Instant::now();
-                    return line(&Line { cursor: None, entry: None });
-                }
+                Err(_) if is_quiet => return self.say(None, None),
                 _ => sleep(self.served.poll_interval).await,
             }
         }
     }
 
-    /// The entries of a page, each on a line; a page without any says how far the stream is.
-    fn say(&mut self, page: &Page) -> Result<String, ChangelogError> {
+    fn say(&mut self, cursor: Option<Cursor>, entry: Option<&Entry>) -> Result<String, ChangelogError> {
         self.spoken = Instant::now();
-        if page.entries.is_empty() {
-            return line(&Line { cursor: Some(page.next), entry: None });
-        }
-        self.after = page.next.into();
-        let with_cursor = |entry| line(&Line { cursor: Some(Cursor::at(page.store, entry)), entry: Some(entry) });
-        page.entries.iter().map(with_cursor).collect()
+        line(&Line { cursor, entry })
     }
 }
 

@@ -12,16 +12,20 @@ use crate::output::span;
 
 /// How often a route that stays held back is told of in the log.
 const REMIND: Duration = Duration::from_secs(300);
+/// How often a database that does not answer is told of in the log.
+const REMIND_OF_TROUBLE: Duration = Duration::from_secs(60);
 
 /// What holds a route back that cannot read its changelog.
 pub const UNREADABLE: &str = "unreadable";
 
 /// Why a route does not get on, in one word: what the sink said is in the database and not in logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeldBack {
-    pub why: &'static str,
-    pub since: Instant,
-    told: Instant,
+#[derive(Debug)]
+struct HeldBack {
+    why: &'static str,
+    since: Instant,
+    /// What was told of it in the log, and when last.
+    told: Vec<&'static str>,
+    told_last: Instant,
 }
 
 #[derive(Debug)]
@@ -32,6 +36,8 @@ struct State {
     answered: Instant,
     behind: u128,
     held_back: Option<HeldBack>,
+    /// When it was told in the log that the database does not answer.
+    trouble_told: Option<Instant>,
 }
 
 /// The signs of one route.
@@ -50,7 +56,13 @@ impl Signs {
         Self {
             source: source.to_owned(),
             route: route.to_owned(),
-            state: Mutex::new(State { works: false, answered: Instant::now(), behind: 0, held_back: None }),
+            state: Mutex::new(State {
+                works: false,
+                answered: Instant::now(),
+                behind: 0,
+                held_back: None,
+                trouble_told: None,
+            }),
             behind: gauge!("postrider_changelog_behind", &labels()),
             held_back: gauge!("postrider_changelog_held_back", &labels()),
         }
@@ -90,20 +102,37 @@ impl Signs {
         std::mem::replace(&mut state.works, works)
     }
 
-    /// The route does not get on. Told in the log when it is new or something else, and then at a slow pace.
+    /// The route does not get on. Told in the log for each reason once, and then at a slow pace, however they alternate.
     pub fn held_back(&self, why: &'static str, tell: impl FnOnce(Duration)) {
         let now = Instant::now();
         let mut state = self.state();
-        let last = state.held_back;
-        let is_news = last.is_none_or(|last| last.why != why || last.told.elapsed() >= REMIND);
-        let since = last.map_or(now, |last| last.since);
-        let told = last.filter(|_| !is_news).map_or(now, |last| last.told);
-        state.held_back = Some(HeldBack { why, since, told });
-        self.held_back.set(1.0);
+        let new = || HeldBack { why, since: now, told: Vec::new(), told_last: now };
+        let held = state.held_back.get_or_insert_with(new);
+        held.why = why;
+        let is_new = !held.told.contains(&why);
+        let is_news = is_new || held.told_last.elapsed() >= REMIND;
+        if is_new {
+            held.told.push(why);
+        }
+        if is_news {
+            held.told_last = now;
+        }
+        let since = held.since;
         drop(state);
+        self.held_back.set(1.0);
         if is_news {
             tell(since.elapsed());
         }
+    }
+
+    /// The database does not answer; whether that is to be told in the log again.
+    pub fn is_trouble_news(&self) -> bool {
+        let mut state = self.state();
+        let is_news = state.trouble_told.is_none_or(|told| told.elapsed() >= REMIND_OF_TROUBLE);
+        if is_news {
+            state.trouble_told = Some(Instant::now());
+        }
+        is_news
     }
 
     /// The route gets on; answers for how long it did not.
@@ -113,12 +142,13 @@ impl Signs {
         before.map(|before| before.since.elapsed())
     }
 
-    /// The changelog could be read.
-    pub fn readable(&self) {
-        let unreadable = self.state().held_back.is_some_and(|held| held.why == UNREADABLE);
+    /// The changelog could be read; answers whether it could not before.
+    pub fn readable(&self) -> bool {
+        let unreadable = self.state().held_back.as_ref().is_some_and(|held| held.why == UNREADABLE);
         if unreadable {
             self.goes_on();
         }
+        unreadable
     }
 
     /// Takes back what was told, so that no alert goes on about a route that is gone.
@@ -131,7 +161,7 @@ impl Signs {
     pub fn health(&self, limits: &Admin) -> (bool, Value) {
         let state = self.state();
         let answered = state.answered.elapsed();
-        let held_back = state.held_back.map(|held| (held.why, held.since.elapsed()));
+        let held_back = state.held_back.as_ref().map(|held| (held.why, held.since.elapsed()));
         let why = match held_back {
             _ if answered > limits.stalled_after => Some(format!("the database answered last {} ago", span(answered))),
             Some((why, since)) if since > limits.oldest_due_limit => Some(format!(
@@ -161,4 +191,28 @@ fn describe() {
         "Transaction versions between a changelog route and the newest entry."
     );
     describe_gauge!("postrider_changelog_held_back", "1 while an entry that fails holds back a changelog route.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_that_alternate_are_told_once_each_until_the_route_goes_on() {
+        let signs = Signs::new("shop", "trail");
+        let mut told = Vec::new();
+        for why in ["busy", "retry", "busy", "unknown", "retry", "busy"] {
+            signs.held_back(why, |_| told.push(why));
+        }
+        assert_eq!(told, ["busy", "retry", "unknown"]);
+        assert!(signs.goes_on().is_some());
+        signs.held_back("retry", |_| told.push("again"));
+        assert_eq!(told.last(), Some(&"again"));
+    }
+
+    #[test]
+    fn a_database_that_is_away_is_told_of_once_in_a_while() {
+        let signs = Signs::new("shop", "trail");
+        assert!(signs.is_trouble_news() && !signs.is_trouble_news());
+    }
 }
