@@ -8,7 +8,8 @@ use sqlx::{Sqlite, SqlitePool};
 /// The application's own tables. Every one has an external id, an internal id that references hold, and a version.
 const TABLES: &str = "
 create table if not exists authors (
-  _internal_id integer primary key autoincrement, id text not null unique, _version integer not null, name text not null);
+  _internal_id integer primary key autoincrement, id text not null unique, _version integer not null, name text not null,
+  written integer not null);
 create table if not exists posts (
   _internal_id integer primary key autoincrement, id text not null unique, _version integer not null, title text not null,
   author_number integer not null references authors, created_at integer not null);";
@@ -27,7 +28,7 @@ impl Blog {
         SqliteStore::new(pool.clone(), Names::default()).migrate().await?;
         sqlx::raw_sql(TABLES).execute(&pool).await?;
         let schema = Schema::builder("blog")
-            .table(TableBuilder::new("authors").column(Column::text("name")))
+            .table(TableBuilder::new("authors").column(Column::text("name")).column(Column::integer("written")))
             .table(
                 TableBuilder::new("posts")
                     .column(Column::text("title"))
@@ -70,11 +71,12 @@ impl Blog {
         Ok(conflicts)
     }
 
-    /// Something that happens in a blog.
+    /// Something that happens in a blog. Who writes a post counts it at its author, if nobody else has meanwhile; so an author
+    /// cannot leave with a version from before the last post.
     async fn next(&self) -> Result<UnitOfWork> {
         let mut work = UnitOfWork::new();
-        let author: Option<(i64, String)> =
-            sqlx::query_as("select _internal_id, id from authors order by random() limit 1")
+        let author: Option<(i64, String, i64, i64)> =
+            sqlx::query_as("select _internal_id, id, _version, written from authors order by random() limit 1")
                 .fetch_optional(self.pool())
                 .await?;
         let post: Option<(String, i64)> = sqlx::query_as("select id, _version from posts order by random() limit 1")
@@ -84,38 +86,34 @@ impl Blog {
             // Somebody edits a post, if nobody else has meanwhile.
             (0..35, _, Some((id, version))) => {
                 let title = format!("Title {}", fastrand::u16(..));
-                work.update_checked(
-                    &self.posts,
-                    Id::external(id).with_version(version),
-                    [("title", title.as_str().into())],
-                )?;
+                let post = Id::external(id).with_version(version);
+                work.update_checked(&self.posts, post, [("title", title.as_str().into())])?;
             }
             // A post is taken away.
             (35..45, _, Some((id, version))) => {
                 work.delete_checked(&self.posts, Id::external(id).with_version(version))?;
             }
             // An author leaves, and the posts with them: each is a mutation of its own.
-            (45..50, Some((number, author)), _) => {
-                let posts: Vec<(String,)> = sqlx::query_as("select id from posts where author_number = ?1")
+            (45..50, Some((number, author, version, _)), _) => {
+                let posts: Vec<String> = sqlx::query_scalar("select id from posts where author_number = ?1")
                     .bind(number)
                     .fetch_all(self.pool())
                     .await?;
-                for (post,) in posts {
+                for post in posts {
                     work.delete(&self.posts, post)?;
                 }
-                work.delete(&self.authors, author)?;
+                work.delete_checked(&self.authors, Id::external(author).with_version(version))?;
             }
             // Somebody who is known writes a post.
-            (50..80, Some((_, author)), _) => {
-                work.create(
-                    &self.posts,
-                    [("title", "First thoughts".into()), ("author", Id::external(author).into())],
-                )?;
+            (50..80, Some((_, author, version, written)), _) => {
+                let author = Id::external(author).with_version(version);
+                work.create(&self.posts, [("title", "First thoughts".into()), ("author", (&author).into())])?;
+                work.update_checked(&self.authors, author, [("written", (written + 1).into())])?;
             }
             // Somebody joins and writes a post at once: both or neither.
             _ => {
                 let name = format!("Author {}", fastrand::u16(..));
-                let author = work.create(&self.authors, [("name", name.as_str().into())])?;
+                let author = work.create(&self.authors, [("name", name.as_str().into()), ("written", 1.into())])?;
                 work.create(&self.posts, [("title", "Hello".into()), ("author", (&author).into())])?;
             }
         }

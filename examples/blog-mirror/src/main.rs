@@ -58,12 +58,9 @@ async fn run(directory: &Path, writers: usize, units: usize) -> Result<String> {
         first.abort();
     }
     let entries = mirror.catch_up(&blog.changelog()).await?;
+    let authors = "select id || ' ' || name || ' ' || written from authors order by id";
     for (what, ours, theirs) in [
-        (
-            "authors",
-            "select id || ' ' || name from authors order by id",
-            "select id || ' ' || name from authors order by id",
-        ),
+        ("authors", authors, authors),
         (
             "posts",
             "select p.id || ' ' || p.title || ' ' || p._version || ' ' || a.id from posts as p join authors as a on a._internal_id = p.author_number order by p.id",

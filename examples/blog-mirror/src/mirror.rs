@@ -9,7 +9,7 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 /// References are external ids here, and edits are counted. Nothing refers to the blog's internal ids, which it never sees.
 const TABLES: &str = "
-create table if not exists authors (id text not null primary key, name text not null);
+create table if not exists authors (id text not null primary key, name text not null, written integer not null);
 create table if not exists posts (
   id text not null primary key, title text not null, author text not null references authors, edits integer not null);
 create table if not exists cursor (only_one integer primary key check (only_one = 1), position text not null, entries integer not null);";
@@ -80,7 +80,11 @@ async fn apply(transaction: &mut Transaction<'_, Sqlite>, mutation: &Mutation) -
     let id = &mutation.external_id;
     let query = match (mutation.table.as_str(), &mutation.operation) {
         ("authors", Operation::Create { values }) => {
-            sqlx::query("insert into authors (id, name) values (?1, ?2)").bind(id).bind(text(values, "name")?)
+            let query = sqlx::query("insert into authors (id, name, written) values (?1, ?2, ?3)").bind(id);
+            query.bind(text(values, "name")?).bind(number(values, "written")?)
+        }
+        ("authors", Operation::Update { set, .. }) => {
+            sqlx::query("update authors set written = ?2 where id = ?1").bind(id).bind(number(set, "written")?)
         }
         ("authors", Operation::Delete { .. }) => sqlx::query("delete from authors where id = ?1").bind(id),
         ("posts", Operation::Create { values }) => {
@@ -106,5 +110,12 @@ fn text<'a>(values: &'a BTreeMap<String, Value>, column: &str) -> Result<&'a str
     match values.get(column) {
         Some(Value::Text(text)) => Ok(text),
         _ => anyhow::bail!("{column} is no text"),
+    }
+}
+
+fn number(values: &BTreeMap<String, Value>, column: &str) -> Result<f64> {
+    match values.get(column) {
+        Some(Value::Number(number)) => Ok(*number),
+        _ => anyhow::bail!("{column} is no number"),
     }
 }
