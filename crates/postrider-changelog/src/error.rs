@@ -50,6 +50,14 @@ pub enum ChangelogError {
         /// The table that it refers to.
         table: String,
     },
+    /// A constraint of the application's own tables does not hold.
+    #[error("{violation}{}", .constraint.as_ref().map(|name| format!(", says {name}")).unwrap_or_default())]
+    Constraint {
+        /// What it is about.
+        violation: Violation,
+        /// Its name, if the database says it.
+        constraint: Option<String>,
+    },
     /// A unit of work with this id was committed before. Nothing was done again.
     #[error("unit of work {uow_id:?} was committed before; nothing was done again")]
     AlreadyCommitted {
@@ -105,6 +113,24 @@ pub enum ChangelogError {
     /// All 80 bits of the transaction version are used up.
     #[error("the changelog has used up its transaction versions")]
     Exhausted,
+}
+
+/// What a constraint of a table is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A unique key, or a primary key.
+    #[error("a unique key is there already")]
+    Unique,
+    /// A foreign key.
+    #[error("a row that is referred to is missing, or one that refers to it is there")]
+    ForeignKey,
+    /// A column that cannot be null.
+    #[error("a column cannot be null")]
+    NotNull,
+    /// A check.
+    #[error("a check does not hold")]
+    Check,
 }
 
 impl ChangelogError {

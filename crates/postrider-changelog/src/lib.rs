@@ -35,7 +35,7 @@ mod versionstamp;
 pub use change::Change;
 pub use consumer::{Consumer, ConsumerConfig, Held};
 pub use entry::{After, Cursor, Entry, InvalidCursor, Page};
-pub use error::ChangelogError;
+pub use error::{ChangelogError, Violation};
 pub use follow::{FollowConfig, follow};
 pub use payload::{InvalidPayload, Mutation, Operation, Payload};
 pub use reader::{ConsumerState, DEFAULT_LIMIT, LARGEST_LIMIT, Lease, Reader};

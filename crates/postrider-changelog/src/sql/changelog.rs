@@ -131,6 +131,7 @@ impl<DB: Database> Changelog<DB> {
                 | ChangelogError::Missing { .. }
                 | ChangelogError::Unresolved { .. }
                 | ChangelogError::AlreadyCommitted { .. }
+                | ChangelogError::Constraint { .. }
                 | ChangelogError::Failed(_)
         );
         if !self.enabled || !repeated {

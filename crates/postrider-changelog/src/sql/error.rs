@@ -1,8 +1,9 @@
 //! What kind of failure a statement met, and what its caller is told.
 
 pub use postrider_store::failure::Kind;
+use sqlx::error::ErrorKind;
 
-use crate::ChangelogError;
+use crate::{ChangelogError, Violation};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -47,31 +48,32 @@ impl Failed {
     pub(crate) fn of_application(self) -> ChangelogError {
         let Self { kind, source } = self;
         match kind {
-            Kind::Schema | Kind::Duplicate | Kind::Refused => ChangelogError::Failed(without_values(source)),
+            Kind::Schema | Kind::Duplicate | Kind::Refused => without_values(source),
             _ => Self { kind, source }.into(),
         }
     }
 }
 
-/// What a database said, without the values that it quotes.
-fn without_values(source: Source) -> Source {
+/// What a database said of the application's tables, without the values that it quotes.
+fn without_values(source: Source) -> ChangelogError {
     let error = source.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
-    let Some(error) = error else { return source };
-    let message = error.message();
-    let code = error.code().unwrap_or_default();
-    // MySQL has the key after the value, the others do not have the value here.
-    let key = message.rsplit_once("for key ").map(|(_, key)| key);
-    let constraint = error.constraint().or(key).map(|name| format!(", constraint {name}"));
-    let what = match error.kind() {
-        sqlx::error::ErrorKind::UniqueViolation => "a unique key is there already",
-        sqlx::error::ErrorKind::ForeignKeyViolation => {
-            "a row that is referred to is missing, or one that refers is there"
+    let Some(error) = error else { return ChangelogError::Failed(source) };
+    let violation = match error.kind() {
+        ErrorKind::UniqueViolation => Violation::Unique,
+        ErrorKind::ForeignKeyViolation => Violation::ForeignKey,
+        ErrorKind::NotNullViolation => Violation::NotNull,
+        ErrorKind::CheckViolation => Violation::Check,
+        _ => {
+            let code = error.code().unwrap_or_default();
+            let said = format!("the database does not accept the statement or its values (code {code})");
+            return ChangelogError::Failed(said.into());
         }
-        sqlx::error::ErrorKind::NotNullViolation => "a column cannot be null",
-        sqlx::error::ErrorKind::CheckViolation => "a check does not hold",
-        _ => "the database does not accept the statement or its values",
     };
-    format!("{what} (code {code}{})", constraint.unwrap_or_default()).into()
+    // MySQL has the key after the value, SQLite the column; PostgreSQL says it apart.
+    let message = error.message();
+    let key = message.rsplit_once("for key ").or(message.split_once("UNIQUE constraint failed: ")).map(|(_, key)| key);
+    let constraint = error.constraint().or(key).map(|name| name.trim_matches('\'').to_owned());
+    ChangelogError::Constraint { violation, constraint }
 }
 
 impl From<Failed> for ChangelogError {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join;
-use postrider_changelog::{ChangelogError, Id, Input, UnitOfWork, Value};
+use postrider_changelog::{ChangelogError, Id, Input, UnitOfWork, Value, Violation};
 
 use crate::scene::{Kind, Scene, blog, post, stamp, users};
 
@@ -113,7 +113,7 @@ pub async fn s1_45_a_check_holds_until_the_commit<S: Scene>() {
     transaction.commit().await.expect("it is committed");
     update.await.expect("it is committed");
     let error = changelog.commit(&checking).await.expect_err("it was changed");
-    assert!(matches!(error, ChangelogError::VersionConflict { .. } | ChangelogError::Failed(_)), "{error:?}");
+    assert!(matches!(error, ChangelogError::VersionConflict { .. } | ChangelogError::Constraint { .. }), "{error:?}");
     let mut checking = UnitOfWork::new();
     checking.check(&blog.users, Id::external("ada").with_version(0)).expect("it is right");
     let error = changelog.commit(&checking).await.expect_err("it was changed");
@@ -149,12 +149,13 @@ pub async fn s1_45_a_constraint_fails_the_unit_of_work<S: Scene>() {
     let mut twice = begun();
     twice.create(&blog.users, [("id", "ada".into()), ("name", "other".into())]).expect("it is right");
     let error = refused(&scene, &twice).await;
-    assert!(matches!(error, ChangelogError::Failed(_)) && !error.is_transient(), "{error:?}");
+    let unique = matches!(error, ChangelogError::Constraint { violation: Violation::Unique, constraint: Some(_) });
+    assert!(unique && !error.is_transient(), "{error:?}");
     let mut referred = begun();
     referred.create(&blog.posts, post("first", "ada")).expect("it is right");
     referred.delete(&blog.users, "ada").expect("it is right");
     let error = refused(&scene, &referred).await;
-    assert!(matches!(error, ChangelogError::Failed(_)), "{error:?}");
+    assert!(matches!(error, ChangelogError::Constraint { violation: Violation::ForeignKey, .. }), "{error:?}");
     // The text does not fit into the column.
     if S::KIND != Kind::Sqlite {
         let mut large = begun();
