@@ -56,10 +56,7 @@ impl Following {
                 tokio::time::sleep(self.config.poll_interval).await;
             }
             let page = self.reader.list(self.after, self.config.page).await?;
-            // A stamp that lies ahead of the newest entry is waited for.
-            if !page.entries.is_empty() {
-                self.after = page.next.into();
-            }
+            self.after = page.next.into();
             self.wait = !page.more;
             let store = page.store;
             let with_cursor = |entry: Entry| {

@@ -76,7 +76,7 @@ impl Dialect for MySql {
 
     run_with_sqlx!(MySqlConnection, sqlx::Row::try_get);
 
-    async fn insert(connection: &mut MySqlConnection, query: &Query) -> Result<(u64, Option<u64>), Failed> {
+    async fn write(connection: &mut MySqlConnection, query: &Query) -> Result<(u64, Option<u64>), Failed> {
         let done = bound!(query).execute(connection).await.map_err(Self::failed)?;
         Ok((done.rows_affected(), Some(done.last_insert_id()).filter(|id| *id > 0)))
     }

@@ -205,7 +205,7 @@ impl<DB: Dialect> Doing<'_, DB> {
             return Ok(DB::fetch(self.connection, &query).await.map_err(failed)?.pop());
         }
         let query = draft.finish(sql, self.persistent);
-        let (written, counted) = DB::insert(self.connection, &query).await.map_err(failed)?;
+        let (written, counted) = DB::write(self.connection, &query).await.map_err(failed)?;
         if written == 0 {
             return Ok(None);
         }

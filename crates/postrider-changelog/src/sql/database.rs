@@ -76,8 +76,8 @@ pub(crate) mod sealed {
             query: &Query,
         ) -> impl Future<Output = Result<u64, Failed>> + Send;
 
-        /// Inserts a row; answers how many were written, and the number that the database has counted for it, if it says so.
-        fn insert(
+        /// Inserts or updates a row; answers how many were written, and the number that the database has counted for it, if it says so.
+        fn write(
             connection: &mut Self::Connection,
             query: &Query,
         ) -> impl Future<Output = Result<(u64, Option<u64>), Failed>> + Send {

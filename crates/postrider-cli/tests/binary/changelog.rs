@@ -1,16 +1,19 @@
-//! The changelog in the binary: routes that keep the order, pages and streams over HTTP, and the operator's commands.
+//! The changelog in the binary: routes that keep the order.
+
+#[path = "changelog/commands.rs"]
+mod commands;
+#[path = "changelog/http.rs"]
+mod http;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use futures::StreamExt as _;
+use anyhow::{Context as _, Result, ensure};
 use postrider::{AnyStore, Connect, Names};
 use postrider_changelog::{Change, Changelog, Operation, Value as Cell};
 use serde_json::{Value, json};
 use testkit::{Mode, Postgres, Proxy, Signal, within};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::support::{Arrival, PATIENCE, Receiver, Relay, Site};
 
@@ -116,6 +119,17 @@ async fn shows(relay: &Relay, name: &str, value: &str) -> Result<()> {
 
 async fn arrive(receiver: &Receiver, relay: &Relay, count: usize) -> Result<()> {
     receiver.until(count).await.with_context(|| relay.log()).map(drop)
+}
+
+/// What the admin endpoint answers: its status, and its JSON.
+async fn ask(relay: &Relay, path: &str, token: Option<&str>) -> Result<(u16, Value)> {
+    let url = format!("http://{}{path}", relay.admin().await?);
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    let request = token.iter().fold(client.get(url), |request, token| request.bearer_auth(token));
+    let answer = request.send().await?;
+    let status = answer.status().as_u16();
+    let text = answer.text().await?;
+    Ok((status, serde_json::from_str(&text).with_context(|| format!("{status}: {text}"))?))
 }
 
 const HELD_BACK: &str = "postrider_changelog_held_back{source=\"shop\",route=\"trail\"}";
@@ -392,214 +406,6 @@ async fn a_stop_waits_for_the_publish_under_way_and_a_short_grace_is_told() -> R
     Ok(())
 }
 
-async fn ask(relay: &Relay, path: &str, token: Option<&str>) -> Result<(u16, Value)> {
-    let url = format!("http://{}{path}", relay.admin().await?);
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
-    let request = token.iter().fold(client.get(url), |request, token| request.bearer_auth(token));
-    let answer = request.send().await?;
-    let status = answer.status().as_u16();
-    let text = answer.text().await?;
-    Ok((status, serde_json::from_str(&text).with_context(|| format!("{status}: {text}"))?))
-}
-
-#[tokio::test]
-async fn pages_are_read_over_http_and_what_is_wrong_has_its_status() -> Result<()> {
-    for site in [Site::postgres().await?, Site::sqlite().await?] {
-        let site = site.migrated().await?;
-        let receiver = Receiver::start().await?;
-        write(&site, 0..5).await?;
-        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
-        let ask = |path: String| ask(&relay, Box::leak(path.into_boxed_str()), None);
-        let (status, first) = ask("/changelog/shop?limit=2".into()).await?;
-        assert_eq!((status, &first["more"]), (200, &json!(true)), "{first}");
-        assert_eq!(first["entries"].as_array().map(Vec::len), Some(2));
-        assert_eq!(first["entries"][1]["payload"]["json"]["mutations"][0]["externalId"], "order-1", "{first}");
-        let next = first["next"].as_str().context("a cursor")?;
-        let rest = ask(format!("/changelog/shop?after={next}&limit=100000")).await?.1;
-        assert_eq!(rest["entries"].as_array().map(Vec::len), Some(3), "{rest}");
-        assert_eq!((&rest["more"], &rest["store"]), (&json!(false), &first["store"]));
-        let stamp = first["entries"][1]["versionstamp"].as_str().context("a stamp")?;
-        assert_eq!(ask(format!("/changelog/shop?after={stamp}")).await?.1["entries"], rest["entries"]);
-
-        let other = format!("c1.{}.{stamp}.{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        let store = next.split('.').nth(1).context("a store")?;
-        let lost = format!("c1.{store}.{stamp}.{}", uuid::Uuid::new_v4().simple());
-        for (path, expected, said) in [
-            ("/changelog/shop?limit=0".to_owned(), 400, "limit"),
-            ("/changelog/shop?limit=x".to_owned(), 400, "limit"),
-            ("/changelog/shop?after=x".to_owned(), 400, "after"),
-            ("/changelog/shop?cursor=x".to_owned(), 400, "no parameter"),
-            ("/changelog/other".to_owned(), 404, "no changelog"),
-            ("/changelog/other/stream".to_owned(), 404, "no changelog"),
-            (format!("/changelog/shop?after={other}"), 409, "is of changelog"),
-            (format!("/changelog/shop/stream?after={other}"), 409, "is of changelog"),
-            (format!("/changelog/shop?after={lost}"), 409, "not in this changelog"),
-            (format!("/changelog/shop/stream?after={lost}"), 409, "not in this changelog"),
-        ] {
-            let (status, answer) = ask(path.clone()).await?;
-            assert_eq!(status, expected, "{path}: {answer}");
-            assert!(answer["error"].as_str().is_some_and(|error| error.contains(said)), "{path}: {answer}");
-        }
-        site.source().await?.run("alter table postrider_changelog rename to elsewhere").await?;
-        let (status, answer) = ask("/changelog/shop".into()).await?;
-        assert_eq!(status, 500, "{answer}");
-        assert!(answer["error"].as_str().is_some_and(|error| error.contains("postrider migrate")), "{answer}");
-        assert_eq!(relay.stop().await?, 0);
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_token_is_needed_where_there_is_one_and_what_is_not_served_is_not_there() -> Result<()> {
-    let site = Site::sqlite().await?.migrated().await?;
-    let receiver = Receiver::start().await?;
-    write(&site, 0..1).await?;
-    let served = config(&site, &receiver.url);
-    let guarded = served.replace("serve = true", "serve = true\ntoken = \"bird\"");
-    let mut relay = start(&site, &guarded).await?;
-    for path in ["/changelog/shop", "/changelog/shop/stream"] {
-        for token in [None, Some("bir"), Some("birds"), Some("Bird")] {
-            assert_eq!(ask(&relay, path, token).await?.0, 401, "{path} {token:?}");
-        }
-    }
-    assert_eq!(ask(&relay, "/changelog/shop", Some("bird")).await?.0, 200);
-    assert!(!relay.log().contains("bird"), "{}", relay.log());
-    site.file("postrider.toml", &served.replace("serve = true", ""))?;
-    relay.signal(Signal::SIGHUP)?;
-    let gone = || async { ask(&relay, "/changelog/shop", Some("bird")).await.is_ok_and(|answer| answer.0 == 404) };
-    within(PATIENCE, "it is gone", gone).await.with_context(|| relay.log())?;
-    assert_eq!(relay.stop().await?, 0);
-    Ok(())
-}
-
-/// The lines of a stream, as they come.
-struct Lines {
-    body: std::pin::Pin<Box<dyn futures::Stream<Item = reqwest::Result<axum::body::Bytes>> + Send>>,
-    read: Vec<u8>,
-}
-
-impl Lines {
-    async fn open(relay: &Relay, path: &str) -> Result<Self> {
-        let url = format!("http://{}{path}", relay.admin().await?);
-        let answer = reqwest::Client::builder().no_proxy().build()?.get(url).send().await?;
-        ensure!(answer.status() == 200, "{}", answer.status());
-        ensure!(answer.headers()["content-type"] == "application/x-ndjson");
-        let body = futures::stream::unfold(answer, |mut answer| async move {
-            let chunk = answer.chunk().await.transpose()?;
-            Some((chunk, answer))
-        });
-        Ok(Self { body: Box::pin(body), read: Vec::new() })
-    }
-
-    /// The next line, or none at the end.
-    async fn next(&mut self) -> Result<Option<Value>> {
-        loop {
-            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.read.drain(..=end).collect();
-                return Ok(Some(serde_json::from_slice(&line)?));
-            }
-            match tokio::time::timeout(PATIENCE, self.body.next()).await.context("no line")? {
-                Some(chunk) => self.read.extend(chunk?),
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// The next line with an entry.
-    async fn entry(&mut self) -> Result<Value> {
-        loop {
-            match self.next().await? {
-                Some(line) if line.get("entry").is_some() => return Ok(line),
-                Some(_) => {}
-                None => bail!("the stream ended"),
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_stream_follows_and_ends_with_the_relay() -> Result<()> {
-    for site in [Site::postgres().await?, Site::sqlite().await?] {
-        let site = site.migrated().await?;
-        let receiver = Receiver::start().await?;
-        write(&site, 0..3).await?;
-        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
-        let mut lines = Lines::open(&relay, "/changelog/shop/stream").await?;
-        let mut cursor = String::new();
-        for number in 0..5 {
-            if number == 3 {
-                write(&site, 3..5).await?;
-            }
-            let line = lines.entry().await?;
-            assert_eq!(line["entry"]["uowId"], format!("uow-{number}"));
-            if number == 2 {
-                cursor = line["cursor"].as_str().context("a cursor")?.to_owned();
-            }
-        }
-        let mut later = Lines::open(&relay, &format!("/changelog/shop/stream?after={cursor}")).await?;
-        assert_eq!(later.entry().await?["entry"]["uowId"], "uow-3", "a cursor goes on where it was");
-        let mut ahead = Lines::open(&relay, "/changelog/shop/stream?after=00000000000000000006ffff").await?;
-        let said = ahead.next().await?.context("a line")?;
-        let place = said["cursor"].as_str().context("a cursor")?;
-        assert!(said.get("entry").is_none() && place.contains(".00000000000000000006ffff."), "it is heard: {said}");
-        let mut likewise = Lines::open(&relay, &format!("/changelog/shop/stream?after={place}")).await?;
-        write(&site, 5..8).await?;
-        assert_eq!(ahead.entry().await?["entry"]["uowId"], "uow-6", "a stamp that lies ahead is waited for");
-        assert_eq!(likewise.entry().await?["entry"]["uowId"], "uow-6", "and so is its cursor");
-        assert_eq!(relay.stop().await?, 0);
-        while let Some(line) = lines.next().await? {
-            assert!(line.get("error").is_none(), "{line}");
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn streams_are_bounded_and_their_places_come_back() -> Result<()> {
-    let site = Site::sqlite().await?.migrated().await?;
-    let receiver = Receiver::start().await?;
-    let relay = start(&site, &config(&site, &receiver.url)).await?;
-    let mut open = Vec::new();
-    for _ in 0..64 {
-        open.push(Lines::open(&relay, "/changelog/shop/stream").await?);
-    }
-    let (status, answer) = ask(&relay, "/changelog/shop/stream", None).await?;
-    assert_eq!(status, 503, "{answer}");
-    assert_eq!(ask(&relay, "/changelog/shop", None).await?.0, 200, "pages are read all the same");
-    write(&site, 0..5).await?;
-    arrive(&receiver, &relay, 5).await?;
-    drop(open);
-    let again = || async { Lines::open(&relay, "/changelog/shop/stream").await.is_ok() };
-    within(PATIENCE, "a place", again).await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn pages_that_nobody_takes_are_bounded_and_their_places_come_back() -> Result<()> {
-    let site = Site::sqlite().await?.migrated().await?;
-    let receiver = Receiver::start().await?;
-    write(&site, 0..1).await?;
-    // More than the buffers between two sockets hold.
-    let large = "update postrider_changelog set payload = json_set(payload, '$.json.large', hex(zeroblob(5000000)))";
-    site.source().await?.run(large).await?;
-    let relay = start(&site, &config(&site, &receiver.url)).await?;
-    let mut clients = Vec::new();
-    for _ in 0..16 {
-        let mut client = tokio::net::TcpStream::connect(relay.admin().await?).await?;
-        client.write_all(b"GET /changelog/shop HTTP/1.1\r\nhost: here\r\n\r\n").await?;
-        let mut begin = [0; 15];
-        client.read_exact(&mut begin).await?;
-        assert_eq!(&begin, b"HTTP/1.1 200 OK");
-        clients.push(client);
-    }
-    let (status, answer) = ask(&relay, "/changelog/shop", None).await?;
-    assert_eq!(status, 503, "{answer}");
-    drop(clients);
-    let again = || async { ask(&relay, "/changelog/shop", None).await.is_ok_and(|answer| answer.0 == 200) };
-    within(PATIENCE, "a place", again).await?;
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_database_that_is_away_is_said_and_the_route_goes_on_when_it_is_back() -> Result<()> {
     let site = Site::postgres().await?.migrated().await?;
@@ -619,131 +425,5 @@ async fn a_database_that_is_away_is_said_and_the_route_goes_on_when_it_is_back()
     within(PATIENCE, "the rest", all).await.with_context(|| relay.log())?;
     in_order(&numbers(&receiver)?, 1)?;
     assert_eq!(relay.stop().await?, 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_changelog_is_listed_page_by_page_and_payloads_only_when_asked_for() -> Result<()> {
-    for site in Site::each().await? {
-        let site = site.migrated().await?;
-        let none = site.postrider(&["changelog", "list"]).await?.succeeded()?;
-        assert!(none.out.contains("no entries"), "{none:?}");
-        write(&site, 0..5).await?;
-        let first = site.postrider(&["changelog", "list", "--limit", "2"]).await?.succeeded()?;
-        for part in ["uow-0", "uow-1", "shop.orders", "there are more; go on with --after c1."] {
-            assert!(first.out.contains(part), "{part}: {first:?}");
-        }
-        assert!(!first.out.contains("uow-2") && !first.all().contains("canary"), "{first:?}");
-        let next = first.out.split("--after ").nth(1).context("a cursor")?.trim().to_owned();
-        let rest = site.postrider(&["changelog", "list", "--after", &next, "--payload"]).await?.succeeded()?;
-        assert!(rest.out.contains("uow-2") && rest.out.contains("uow-4") && !rest.out.contains("uow-1"), "{rest:?}");
-        assert!(rest.out.contains("canary"), "{rest:?}");
-        let lines = site.postrider(&["changelog", "list", "--json"]).await?.succeeded()?.json_lines()?;
-        assert_eq!(lines.len(), 5);
-        let stamp = lines[3]["entry"]["versionstamp"].as_str().context("a stamp")?;
-        let last = site.postrider(&["changelog", "list", "--json", "--after", stamp]).await?.succeeded()?;
-        assert_eq!(last.json_lines()?, lines[4..]);
-        let bad = site.postrider(&["changelog", "list", "--after", "yesterday"]).await?.failed_with(2)?;
-        assert!(bad.err.contains("no cursor") || bad.err.contains("versionstamp"), "{bad:?}");
-        let other = format!("c1.{}.{stamp}.{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        let other = site.postrider(&["changelog", "list", "--after", &other]).await?.failed_with(1)?;
-        assert!(other.err.contains("begin again"), "{other:?}");
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn list_follow_goes_on_until_it_is_told_to_end() -> Result<()> {
-    let site = Site::sqlite().await?.migrated().await?;
-    write(&site, 0..2).await?;
-    let out = site.directory.path().join("followed");
-    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_postrider"))
-        .args(["changelog", "list", "--follow", "--json", "--database-url", &site.url])
-        .stdout(std::fs::File::create(&out)?)
-        .kill_on_drop(true)
-        .spawn()?;
-    let lines = || std::fs::read_to_string(&out).map(|text| text.lines().count()).unwrap_or_default();
-    within(PATIENCE, "what is there", || async { lines() == 2 }).await?;
-    write(&site, 2..4).await?;
-    within(PATIENCE, "what comes", || async { lines() == 4 }).await?;
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().context("it ended")?)?);
-    nix::sys::signal::kill(pid, Signal::SIGINT)?;
-    let status = tokio::time::timeout(PATIENCE, child.wait()).await??;
-    assert_eq!(status.code(), Some(0));
-    let some = site.postrider(&["changelog", "list", "--follow", "--limit", "3"]).await?.succeeded()?;
-    assert_eq!(some.out.lines().count(), 3, "{some:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn list_follow_ends_when_it_is_told_to_in_the_middle_of_a_backlog() -> Result<()> {
-    const BACKLOG: usize = 1_500;
-    let site = Site::sqlite().await?.migrated().await?;
-    write(&site, 0..BACKLOG).await?;
-    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_postrider"))
-        .args(["changelog", "list", "--follow", "--json", "--database-url", &site.url])
-        .stdout(std::process::Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().context("a pipe")?).lines();
-    lines.next_line().await?.context("a line")?;
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().context("it ended")?)?);
-    nix::sys::signal::kill(pid, Signal::SIGINT)?;
-    let mut read = 1;
-    while tokio::time::timeout(PATIENCE, lines.next_line()).await.context("it does not end")??.is_some() {
-        read += 1;
-    }
-    assert!(read < BACKLOG, "it went on to the end");
-    assert_eq!(tokio::time::timeout(PATIENCE, child.wait()).await??.code(), Some(0));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_consumer_is_moved_and_forgotten_only_with_yes() -> Result<()> {
-    for site in Site::each().await? {
-        let site = site.migrated().await?;
-        let receiver = Receiver::start().await?;
-        write(&site, 0..5).await?;
-        let mut relay = start(&site, &config(&site, &receiver.url)).await?;
-        arrive(&receiver, &relay, 5).await?;
-        let read = || async { consumer(&site).await.is_ok_and(|consumer| consumer["behind"] == 0) };
-        within(PATIENCE, "its position", read).await?;
-        let reset = ["changelog", "reset", "route/trail", "--to", "beginning"];
-        let dry = site.postrider(&reset).await?.succeeded()?;
-        assert!(dry.out.contains("would be moved") && dry.out.contains("--yes"), "{dry:?}");
-        assert_eq!(consumer(&site).await?["behind"], 0);
-        let done = site.postrider(&[&reset[..], &["--yes", "--json"]].concat()).await?.succeeded()?.json()?;
-        assert_eq!((&done["reset"], &done["to"]), (&json!(true), &json!("beginning")), "{done}");
-        arrive(&receiver, &relay, 10).await?;
-        assert_eq!(numbers(&receiver)?, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4], "a running relay goes on from there");
-        assert_eq!(relay.stop().await?, 0);
-
-        site.postrider(&["changelog", "reset", "route/trail", "--to", "beginning", "--yes"]).await?.succeeded()?;
-        assert!(consumer(&site).await?["behind"].as_u64().is_some_and(|behind| behind >= 5));
-        site.postrider(&["changelog", "reset", "route/trail", "--to", "head", "--yes"]).await?.succeeded()?;
-        assert_eq!(consumer(&site).await?["behind"], 0);
-        let lines = site.postrider(&["changelog", "list", "--json"]).await?.succeeded()?.json_lines()?;
-        for place in ["/entry/versionstamp", "/cursor"] {
-            let place = lines[2].pointer(place).and_then(Value::as_str).context("a place")?;
-            site.postrider(&["changelog", "reset", "route/trail", "--to", place, "--yes"]).await?.succeeded()?;
-            assert_eq!(consumer(&site).await?["cursor"], lines[2]["cursor"]);
-        }
-        let stamp = lines[2].pointer("/entry/versionstamp").and_then(Value::as_str).context("a stamp")?;
-        let between = format!("{}ffff", &stamp[..20]);
-        let reset = ["changelog", "reset", "route/trail", "--to", &between];
-        let dry = site.postrider(&reset).await?.succeeded()?;
-        assert!(dry.out.contains(&format!("the newest entry up to {between}")), "{dry:?}");
-        let done = site.postrider(&[&reset[..], &["--yes", "--json"]].concat()).await?.succeeded()?.json()?;
-        assert_eq!(done["to"], stamp, "where it really is: {done}");
-        let unknown = site.postrider(&["changelog", "reset", "nobody", "--to", "head"]).await?.failed_with(1)?;
-        assert!(unknown.err.contains("route/trail"), "{unknown:?}");
-        site.postrider(&["changelog", "reset", "route/trail", "--to", "yesterday"]).await?.failed_with(2)?;
-
-        site.postrider(&["changelog", "forget", "route/trail"]).await?.succeeded()?;
-        consumer(&site).await?;
-        site.postrider(&["changelog", "forget", "route/trail", "--yes"]).await?.succeeded()?;
-        let none = site.postrider(&["changelog", "consumers"]).await?.succeeded()?;
-        assert!(none.out.contains("no consumers"), "{none:?}");
-    }
     Ok(())
 }
