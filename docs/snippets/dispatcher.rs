@@ -1,4 +1,4 @@
-//! The examples of `docs/guides/dispatcher.md` and `docs/operations/recover.md`.
+//! The examples of `docs/guides/dispatcher.md`, `docs/guides/fairness.md` and `docs/operations/recover.md`.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use postrider::operate::{Change, Filter};
 use postrider::store::Delivered;
 use postrider::{
     ClaimedMessage, ConfigError, Dispatcher, Names, Operator, Outcome, PostgresStore, PublishError, Scope, Sink,
-    callback,
+    TenantLimit, TenantLimits, callback,
 };
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 fn configured(store: PostgresStore, sink: impl Sink) -> Result<Dispatcher, ConfigError> {
     Dispatcher::builder(store, sink)
@@ -22,6 +23,11 @@ fn configured(store: PostgresStore, sink: impl Sink) -> Result<Dispatcher, Confi
         .delivered(Delivered::Delete)
         .purge_delivered_after(Duration::from_secs(7 * 24 * 3600))
         .build()
+}
+
+fn limited(large: Uuid) -> TenantLimits {
+    TenantLimits::each(TenantLimit::none().rate(100).burst(200).in_flight(8))
+        .tenant(large, TenantLimit::none().rate(500))
 }
 
 async fn until_ctrl_c(dispatcher: Dispatcher) -> anyhow::Result<()> {

@@ -10,6 +10,8 @@ use postrider_changelog::{After, InvalidCursor};
 use postrider_sinks::setting::{Secret, duration};
 use uuid::Uuid;
 
+#[cfg(feature = "bench")]
+use crate::bench;
 use crate::demo;
 
 /// A transactional outbox: the relay that delivers its messages, and the operator's tool.
@@ -58,11 +60,17 @@ pub enum Command {
     Doctor(Doctor),
     /// Ask a running relay how it is, by its admin endpoint; fails if it is not well.
     Health(Health),
+    /// Work with outbox tables that were there before: see which are known, compare a table, describe one.
+    #[command(subcommand)]
+    Layout(Layout),
     /// Check the configuration, or show what can be configured.
     #[command(subcommand)]
     Config(Config),
     /// Show it all on SQLite, without any server: a shop, a failing line, and a proof at the end.
     Demo(demo::Options),
+    /// Measure how fast it is on your databases, beside bare SQL, with every message accounted for.
+    #[cfg(feature = "bench")]
+    Bench(bench::args::Bench),
     /// Print a script for the shell that completes commands.
     Completions { shell: Shell },
     /// Print the manual page, or write one per command into a directory.
@@ -79,7 +87,7 @@ pub enum Command {
 pub struct Target {
     /// The database: postgres://…, mysql://… or sqlite:PATH. If it holds a password, better by the variable
     /// POSTRIDER_DATABASE_URL, which is used when neither this nor --config nor --source is given.
-    #[arg(long, value_name = "URL", value_parser = secret, conflicts_with_all = ["config", "source"])]
+    #[arg(long, visible_alias = "url", value_name = "URL", value_parser = secret, conflicts_with_all = ["config", "source"])]
     pub database_url: Option<Secret>,
     /// The configuration file; the variable POSTRIDER_CONFIG or ./postrider.toml unless given.
     #[arg(long, short, value_name = "FILE")]
@@ -87,6 +95,9 @@ pub struct Target {
     /// Which source of the configuration, if it has several.
     #[arg(long, short, value_name = "NAME")]
     pub source: Option<String>,
+    /// What the table looks like, where there is no configuration: a name of `postrider layout list`.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "source"])]
+    pub layout: Option<String>,
     /// The schema of the outbox, where there is no configuration.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "source"])]
     pub schema: Option<String>,
@@ -101,7 +112,7 @@ pub struct Target {
     pub behind_pooler: bool,
 }
 
-fn secret(text: &str) -> Result<Secret, String> {
+pub fn secret(text: &str) -> Result<Secret, String> {
     Ok(Secret::new(text))
 }
 
@@ -122,22 +133,44 @@ pub struct Run {
 }
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("for_roles").multiple(true)))]
 pub struct Migrate {
     /// Print the SQL that would be run, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the SQL that gives roles the rights they need, and run nothing.
-    #[arg(long)]
+    /// Print the SQL that gives roles the rights they need, and run nothing. With --row-level-security applications get none
+    /// to the changelog, whose entries have no tenant.
+    #[arg(long, group = "for_roles")]
     pub print_grants: bool,
-    /// With --print-grants, the role of applications.
-    #[arg(long, value_name = "ROLE", default_value = "postrider_producer", requires = "print_grants")]
-    pub producer: String,
-    /// With --print-grants, the role of `postrider run`.
-    #[arg(long, value_name = "ROLE", default_value = "postrider_relay", requires = "print_grants")]
+    /// Keep tenants apart by row-level security (PostgreSQL), for the roles below, which must be there. Run it as the
+    /// table's owner; a second run changes nothing.
+    #[arg(long, group = "for_roles", conflicts_with = "no_row_level_security")]
+    pub row_level_security: bool,
+    /// Take back what --row-level-security did.
+    #[arg(long, conflicts_with = "print_grants")]
+    pub no_row_level_security: bool,
+    /// The role of applications; postrider_producer, or the application_role of the configuration, unless given.
+    #[arg(long, visible_alias = "application", value_name = "ROLE", requires = "for_roles")]
+    pub producer: Option<String>,
+    /// The role of `postrider run`.
+    #[arg(long, value_name = "ROLE", default_value = "postrider_relay", requires = "for_roles")]
     pub relay: String,
-    /// With --print-grants, the role of status, dead, purge, audit and doctor.
-    #[arg(long, value_name = "ROLE", default_value = "postrider_operator", requires = "print_grants")]
+    /// The role of status, dead, purge, audit and doctor.
+    #[arg(long, value_name = "ROLE", default_value = "postrider_operator", requires = "for_roles")]
     pub operator: String,
+    /// A role that only looks, at no payload; none unless given.
+    #[arg(long, value_name = "ROLE", requires = "for_roles")]
+    pub reader: Option<String>,
+    /// With --row-level-security, the setting that says whose a transaction is; app.current_tenant_id, or the setting of
+    /// the configuration, unless given.
+    #[arg(long, value_name = "NAME", requires = "row_level_security")]
+    pub tenant_setting: Option<String>,
+    /// With --row-level-security, refuse rows without a tenant, whoever writes them.
+    #[arg(long, requires = "row_level_security")]
+    pub require_tenant: bool,
+    /// With --row-level-security, let the roles of this run take the place of those of an earlier one, which are then shown no message.
+    #[arg(long, requires = "row_level_security")]
+    pub replace_roles: bool,
     #[command(flatten)]
     pub target: Target,
 }
@@ -153,8 +186,8 @@ pub struct Enqueue {
     /// The ordering and partition key.
     #[arg(long, short)]
     pub key: Option<String>,
-    /// The tenant.
-    #[arg(long)]
+    /// The tenant; the source's unless given.
+    #[arg(long, value_parser = tenant)]
     pub tenant: Option<Uuid>,
     /// At most one message with this key is written.
     #[arg(long, conflicts_with = "lines")]
@@ -220,7 +253,7 @@ pub struct Scope {
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Vec<String>,
     /// Of this tenant.
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = tenant)]
     pub tenant: Option<Uuid>,
 }
 
@@ -280,6 +313,9 @@ pub struct DeadList {
 pub struct DeadShow {
     /// The message.
     pub id: Uuid,
+    /// Only if it is of this tenant.
+    #[arg(long, value_name = "UUID", value_parser = tenant)]
+    pub tenant: Option<Uuid>,
     /// Do not show the payload.
     #[arg(long)]
     pub no_payload: bool,
@@ -469,6 +505,50 @@ pub struct Audit {
     pub target: Target,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum Layout {
+    /// List the layouts that are known.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a layout that is known, as a configuration has it.
+    Show {
+        /// The layout.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare tables with their layouts: what works, what is missing, what is slow. Changes nothing; fails if something is
+    /// missing.
+    Check(LayoutCheck),
+    /// Propose a layout for a table by what the database says of it. Changes nothing.
+    Guess(LayoutGuess),
+}
+
+#[derive(Debug, Args)]
+pub struct LayoutCheck {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct LayoutGuess {
+    /// What the layout is to be called; the table's name unless given.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Fail for warnings as well.
@@ -509,6 +589,14 @@ pub enum Config {
     Reference,
     /// Print a configuration file to start from.
     Example,
+}
+
+/// A tenant's id. The nil UUID stands for no tenant.
+fn tenant(text: &str) -> Result<Uuid, String> {
+    match text.parse::<Uuid>() {
+        Ok(tenant) if tenant.is_nil() => Err("the nil UUID stands for no tenant; give the tenant's own id".into()),
+        tenant => tenant.map_err(|error| error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; `run` stopped as it was told to |
-//! | 1 | failed: the database, a sink or the work itself; `doctor` found a problem |
+//! | 1 | failed: the database, a sink or the work itself; `doctor` found a problem; a message of `bench` was lost, repeated or out of order |
 //! | 2 | wrong usage or a configuration that was refused; nothing was done |
 //! | 3 | `run` stopped, but publishes were still under way when the grace period was over; their leases decide |
-//! | 128 + n | `run` was told twice to stop, by signal n, and ended at once |
+//! | 128 + n | `run` was told twice to stop, by signal n, and ended at once; `bench` was told once |
 
 use std::process::ExitCode;
 

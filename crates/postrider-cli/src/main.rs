@@ -1,6 +1,8 @@
 //! `postrider`: a relay that delivers the messages of an outbox, and the operator's tool.
 
 mod args;
+#[cfg(feature = "bench")]
+mod bench;
 mod commands;
 mod config;
 mod demo;
@@ -8,6 +10,7 @@ mod exit;
 mod output;
 mod relay;
 mod target;
+mod tenants;
 
 use std::process::ExitCode;
 
@@ -46,8 +49,11 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Audit(audit) => commands::audit::run(audit, colour).await,
         Command::Doctor(doctor) => commands::doctor::run(doctor, colour).await,
         Command::Health(health) => commands::health::run(health).await,
+        Command::Layout(layout) => commands::layout::run(layout, colour).await,
         Command::Config(config) => commands::config::run(&config),
         Command::Demo(demo) => demo::run(&demo).await.map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+        #[cfg(feature = "bench")]
+        Command::Bench(bench) => bench::run(bench, colour).await,
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { directory } => commands::manual::pages(directory.as_deref()),
     }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use postrider::StoreError;
 use postrider::any::{AnyStore, Connect};
+use postrider::layout::preset;
+use postrider::{Scope, Sight, StoreError, Use};
 use postrider_sinks::setting::Secret;
+use uuid::Uuid;
 
 use crate::args::Target;
-use crate::config::{self, Admin, Config, Source};
+use crate::config::{self, Admin, Config, Source, Written};
 use crate::exit::Failure;
 
 /// Where the address of a database may be, so that it is in no command line.
@@ -23,6 +25,57 @@ pub const ONLY: &str = "default";
 pub struct Opened {
     pub name: String,
     pub store: AnyStore,
+    /// The only tenant that the source is for, if it says so.
+    tenant: Option<Uuid>,
+    /// The setting that says whose a transaction is.
+    pub tenant_setting: String,
+}
+
+impl Opened {
+    /// A tenant as it was asked for, or else the one that the source is for. Another one than that is refused.
+    pub fn tenant(&self, asked: Option<Uuid>) -> Result<Option<Uuid>, Failure> {
+        match (asked, self.tenant) {
+            (Some(asked), Some(only)) if asked != only => Err(Failure::usage(format!(
+                "source {:?} is for tenant {only} only; name a source without a tenant, or give --database-url",
+                self.name
+            ))),
+            _ => Ok(asked.or(self.tenant)),
+        }
+    }
+
+    /// The only tenant that the source is for, if it says so.
+    pub fn only(&self) -> Option<Uuid> {
+        self.tenant
+    }
+
+    /// Refuses a source that is for one tenant, for what is of all tenants together.
+    pub fn refuse_one_tenant(&self, what: &str) -> Result<(), Failure> {
+        match self.tenant {
+            Some(only) => Err(Failure::usage(format!(
+                "source {:?} is for tenant {only} only, and {what}; name a source without a tenant, or give --database-url",
+                self.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a role to which row security shows no message, because "no messages" would be a wrong answer. One that is shown
+    /// some, nobody knows which, is warned of; one whose session asks for a tenant gets what it asks for.
+    pub async fn sees_messages(&self, to: Use) -> Result<(), Failure> {
+        match self.store.sight(to).await? {
+            Sight::Nothing(why) => Err(Failure::failed(format!("source {:?}: {why}", self.name))),
+            Sight::Part(why) => {
+                eprintln!("postrider: warning: source {:?}: {why}", self.name);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A scope as it was asked for, within what the source is for.
+    pub fn within(&self, scope: Scope) -> Result<Scope, Failure> {
+        Ok(Scope { tenant: self.tenant(scope.tenant)?, ..scope })
+    }
 }
 
 impl Target {
@@ -39,7 +92,21 @@ impl Target {
         }
     }
 
-    /// The one database that is meant, for a command that changes messages: its schema is the one we know.
+    /// The one database that is meant, for a command that looks at messages: its role sees them.
+    pub async fn open_to_look(&self) -> Result<Opened, Failure> {
+        let opened = self.open().await?;
+        opened.sees_messages(Use::Read).await?;
+        Ok(opened)
+    }
+
+    /// The one database that is meant, for a command that changes messages: its role sees them, and its schema is the one we know.
+    pub async fn open_to_change_messages(&self) -> Result<Opened, Failure> {
+        let opened = self.open_to_change().await?;
+        opened.sees_messages(Use::Change).await?;
+        Ok(opened)
+    }
+
+    /// The one database that is meant, for a command that changes something: its schema is the one we know.
     pub async fn open_to_change(&self) -> Result<Opened, Failure> {
         let opened = self.open().await?;
         opened.store.check_schema().await?;
@@ -54,7 +121,7 @@ impl Target {
     }
 
     /// What the options say of a source without a configuration.
-    pub fn apply(&self, source: &mut Source) {
+    pub fn apply(&self, source: &mut Source) -> Result<(), Failure> {
         source.schema = self.schema.clone().or(source.schema.take());
         if let Some(prefix) = &self.prefix {
             source.prefix.clone_from(prefix);
@@ -63,14 +130,25 @@ impl Target {
             source.table.clone_from(table);
         }
         source.behind_pooler |= self.behind_pooler;
+        let layout = match &self.layout {
+            Some(name) => preset(name).map_err(|error| Failure::usage(error.to_string()))?,
+            None => source.described.clone(),
+        };
+        source.layout = layout.name.to_string();
+        let before = source.written;
+        let written = Written {
+            prefix: before.prefix || self.prefix.is_some(),
+            table: before.table || self.table.is_some(),
+            ..before
+        };
+        source.describe(layout, written).map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// The sources that are meant: one by its address or name, or all of the configuration.
     pub fn sources(&self) -> Result<Vec<(String, Source)>, Failure> {
         if let Some(url) = self.url() {
             let mut source = Source { url: Some(url), ..Source::default() };
-            self.apply(&mut source);
-            source.names().map_err(|error| Failure::usage(error.to_string()))?;
+            self.apply(&mut source)?;
             return Ok(vec![(ONLY.to_owned(), source)]);
         }
         if !is_configured(self.config.as_deref()) {
@@ -149,9 +227,8 @@ pub enum Missing {
 /// A source's store. Only an SQLite file is opened already.
 pub async fn connect(source: &Source, missing: Missing) -> Result<AnyStore, Failure> {
     let url = source.url.as_ref().ok_or_else(|| Failure::usage("the source has no url"))?;
-    let names = source.names().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Connect {
-        names,
+        layout: source.described.clone(),
         connections: source.connections,
         application_name: "postrider".into(),
         behind_pooler: source.behind_pooler,
@@ -167,5 +244,6 @@ pub async fn open(name: String, source: &Source, missing: Missing) -> Result<Ope
     let unreachable =
         |error: StoreError| Failure::failed(format!("source {name:?}: {}", crate::exit::with_causes(&error)));
     store.ping().await.map_err(unreachable)?;
-    Ok(Opened { name, store })
+    let tenant_setting = source.tenants.setting.clone();
+    Ok(Opened { name, store, tenant: source.tenant, tenant_setting })
 }

@@ -1,5 +1,8 @@
 //! The binary `postrider`, as its users run it: against real PostgreSQL, MariaDB and SQLite.
 
+#[cfg(feature = "bench")]
+#[path = "binary/bench.rs"]
+mod bench;
 #[path = "binary/brokers.rs"]
 mod brokers;
 #[path = "binary/changelog.rs"]
@@ -14,17 +17,29 @@ mod dead;
 mod health;
 #[path = "binary/injection.rs"]
 mod injection;
+#[path = "binary/layout.rs"]
+mod layout;
+#[path = "binary/layout_grants.rs"]
+mod layout_grants;
+#[path = "binary/layout_odd.rs"]
+mod layout_odd;
+#[path = "binary/layout_verdicts.rs"]
+mod layout_verdicts;
 #[path = "binary/packaging.rs"]
 mod packaging;
 #[path = "binary/reload.rs"]
 mod reload;
 #[path = "binary/roles.rs"]
 mod roles;
+#[path = "binary/row_security.rs"]
+mod row_security;
 #[path = "binary/secrets.rs"]
 mod secrets;
 #[path = "binary/signals.rs"]
 mod signals;
 #[path = "binary/support.rs"]
 mod support;
+#[path = "binary/tenants.rs"]
+mod tenants;
 #[path = "binary/wire.rs"]
 mod wire;

@@ -64,10 +64,63 @@ impl Actor {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
     use time::UtcOffset;
 
     use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    prop_compose! {
+        /// Times that RFC 3339 can say: years of four digits, offsets in minutes.
+        fn any_envelope()(
+            version in any::<u32>(), id in any::<u128>(), seconds in 0_i64..253_402_200_000, nanos in 0_i64..1_000_000_000,
+            minutes in -1_439_i32..1_440, data in any_json(),
+            actor in prop::option::of((any::<String>(), any::<String>(), any_json())),
+        ) -> EventEnvelope<Value> {
+            let moment = OffsetDateTime::from_unix_timestamp(seconds).expect("in range") + time::Duration::nanoseconds(nanos);
+            let offset = UtcOffset::from_whole_seconds(minutes * 60).expect("in range");
+            let actor = actor.map(|(kind, id, role)| Actor { kind, id, details: Map::from_iter([("role".to_owned(), role)]) });
+            EventEnvelope { version, event_id: Uuid::from_u128(id), occurred_at: moment.to_offset(offset), actor, data }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn s25_every_envelope_is_read_as_it_was_written(envelope in any_envelope()) {
+            let text = serde_json::to_string(&envelope).expect("JSON");
+            let read: EventEnvelope<Value> = serde_json::from_str(&text).expect("an envelope");
+            prop_assert_eq!(read.occurred_at.offset(), envelope.occurred_at.offset());
+            prop_assert_eq!(read, envelope);
+        }
+
+        #[test]
+        fn s25_a_damaged_envelope_is_read_or_refused_and_never_more(
+            envelope in any_envelope(), at in any::<prop::sample::Index>(), put in any::<Vec<u8>>(),
+        ) {
+            let mut bytes = serde_json::to_vec(&envelope).expect("JSON");
+            let at = at.index(bytes.len());
+            bytes.splice(at..(at + put.len()).min(bytes.len()), put);
+            if let Ok(read) = serde_json::from_slice::<EventEnvelope<Value>>(&bytes) {
+                prop_assert!(serde_json::to_vec(&read).is_ok(), "what is read can be written");
+            }
+        }
+    }
 
     fn text(occurred_at: &str) -> Value {
         json!({

@@ -30,6 +30,8 @@ pub mod outcome;
 pub mod registry;
 pub mod retry;
 pub mod route;
+#[doc(hidden)]
+pub mod sabotage;
 pub mod sink;
 pub mod state;
 pub mod store;
@@ -37,7 +39,7 @@ pub mod trace;
 pub mod turns;
 
 pub use breaker::{Breaker, BreakerConfig, Gate};
-pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs};
+pub use dispatch::{ConfigError, Dispatcher, DispatcherBuilder, Ended, Pulse, Signs, TenantLimit, TenantLimits};
 pub use doorbell::{Armed, Doorbell};
 pub use envelope::{Actor, EventEnvelope};
 pub use lease::{Lease, RowAddress};

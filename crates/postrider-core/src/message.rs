@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::sabotage::{self, Defect};
 use crate::{json, name, trace};
 
 /// The longest ordering key or dedupe key, in bytes.
@@ -100,6 +101,18 @@ impl Message {
         Self::new(namespace, topic, Body::Json(serde_json::to_string(payload)))
     }
 
+    /// A message with a JSON payload made from the message's own id, for tables whose payload has to say it, such as an
+    /// [`EventEnvelope`](crate::EventEnvelope).
+    pub fn json_with_id<T: Serialize>(
+        namespace: impl Into<Cow<'static, str>>,
+        topic: impl Into<Cow<'static, str>>,
+        payload: impl FnOnce(Uuid) -> T,
+    ) -> Self {
+        let mut message = Self::json(namespace, topic, &());
+        message.body = Body::Json(serde_json::to_string(&payload(message.id)));
+        message
+    }
+
     /// A message whose payload is delivered byte for byte, with its content type.
     pub fn bytes(
         namespace: impl Into<Cow<'static, str>>,
@@ -131,13 +144,18 @@ impl Message {
         self.id
     }
 
+    /// The tenant, if it has one.
+    pub fn tenant_id(&self) -> Option<Uuid> {
+        self.tenant_id
+    }
+
     /// Sets the ordering and partition key.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Sets the tenant. With a dedupe key, that key must begin with this id and `/`.
+    /// Sets the tenant, which is not the nil UUID. With a dedupe key, that key must begin with this id and `/`.
     pub fn tenant(mut self, tenant_id: Uuid) -> Self {
         self.tenant_id = Some(tenant_id);
         self
@@ -179,6 +197,9 @@ impl Message {
         name::check("topic", &self.topic)?;
         check_key("key", self.key.as_deref())?;
         check_key("dedupe key", self.dedupe_key.as_deref())?;
+        if self.tenant_id.is_some_and(|tenant| tenant.is_nil()) {
+            return Err(InvalidMessage::NilTenant);
+        }
         check_tenant_prefix(self.tenant_id, self.dedupe_key.as_deref())?;
         let max_attempts = check_max_attempts(self.max_attempts)?;
         let mut headers = check_headers(self.headers)?;
@@ -205,7 +226,7 @@ impl Message {
             topic: self.topic,
             key: self.key,
             tenant_id: self.tenant_id,
-            dedupe_key: self.dedupe_key,
+            dedupe_key: self.dedupe_key.filter(|_| !sabotage::has(Defect::DedupeIgnored)),
             payload,
             payload_bytes,
             headers: serde_json::Value::from_iter(headers).to_string(),
@@ -248,6 +269,13 @@ pub struct NewRow {
     /// Microseconds after the database's `now()`.
     pub delay_micros: Option<i64>,
     pub max_attempts: Option<i32>,
+}
+
+impl NewRow {
+    /// The headers by name.
+    pub fn headers_given(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::from_str(&self.headers).unwrap_or_default()
+    }
 }
 
 /// Payload and headers stay out of logs here as well.
@@ -315,10 +343,24 @@ pub enum InvalidMessage {
         "the dedupe key does not begin with the tenant's id {tenant} (lower case, with or without hyphens) and '/'; prefix it, or leave one of the two out"
     )]
     TenantMismatch { tenant: Uuid },
+    #[error("the tenant is the nil UUID, which stands for no tenant; give the tenant's own id, or leave it out")]
+    NilTenant,
     #[error("max_attempts is {given}; it must be from 1 to {limit}")]
     MaxAttempts { given: u32, limit: u32 },
     #[error("the delivery time is out of range; use a time between 1970 and 9999")]
     DeliverAt,
+    #[error("the layout {layout:?} has no column for the {what}; leave it out, or use a table that has one")]
+    NoColumn { layout: String, what: String },
+    #[error("the layout {layout:?} needs a {what}; give the message one")]
+    Required { layout: String, what: String },
+    #[error("all messages of the layout {layout:?} have the {what} {only:?}; this one has {given:?}")]
+    Elsewhere { layout: String, what: &'static str, only: String, given: String },
+    #[error("the {what} does not fit into the column {column:?} of the layout {layout:?}, which is of type {kind:?}")]
+    NotOfColumn { layout: String, what: &'static str, column: String, kind: String },
+    #[error(
+        "the {what} is longer than the {limit} characters of the column {column:?} of the layout {layout:?}; shorten it"
+    )]
+    TooLongForColumn { layout: String, what: &'static str, column: String, limit: u32 },
 }
 
 fn check_key(what: &'static str, key: Option<&str>) -> Result<(), InvalidMessage> {

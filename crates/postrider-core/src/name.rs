@@ -29,7 +29,19 @@ fn is_allowed(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn s01_s25_a_name_is_what_its_rule_says_and_nothing_else(
+            name in prop_oneof!["[a-zA-Z0-9._:/-]{0,210}", "[ -~]{0,6}", ".{0,30}", "[a-z]{0,5}.[a-z]{0,5}"],
+        ) {
+            let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte));
+            prop_assert_eq!(check("topic", &name).is_ok(), plain && (1..=MAX_LENGTH).contains(&name.len()));
+        }
+    }
 
     #[test]
     fn plain_names_pass() {

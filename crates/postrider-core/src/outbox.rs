@@ -118,6 +118,7 @@ impl<E: From<StoreError> + Send + 'static> OutboxStore<E> {
             order: ClaimOrder::Suspects,
             waits: Order::None,
             followers: 0,
+            thorough: true,
         };
         let mut messages = Vec::new();
         if swept.suspects {

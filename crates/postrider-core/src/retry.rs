@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sabotage::{self, Defect};
+
 /// Gives numbers from 0 up to, but not including, 1. Passed in, so that tests decide chance.
 pub type Randomness = Arc<dyn Fn() -> f64 + Send + Sync>;
 
@@ -40,6 +42,9 @@ impl RetryPolicy for ExponentialBackoff {
         let nanos = self.base_delay.as_nanos().saturating_mul(u128::from(factor));
         let bounded = nanos.min(self.max_delay.as_nanos());
         let delay = Duration::from_nanos(u64::try_from(bounded).unwrap_or(u64::MAX));
+        if sabotage::has(Defect::NoJitter) {
+            return delay;
+        }
         delay / 2 + (delay - delay / 2).mul_f64(random.clamp(0.0, 1.0))
     }
 }
@@ -49,14 +54,20 @@ impl RetryPolicy for ExponentialBackoff {
 /// is bounded only by `longest`, which is far above the policy's own maximum.
 pub fn next_delay(policy: Duration, sink_after: Option<Duration>, random: f64, longest: Duration) -> Duration {
     let Some(after) = sink_after else { return policy };
+    let longest = if sabotage::has(Defect::RetryAfterCut) { policy } else { longest };
     let after = after.min(longest);
-    policy.max(after + (after / 10).mul_f64(random.clamp(0.0, 1.0)))
+    policy.max(after.saturating_add((after / 10).mul_f64(random.clamp(0.0, 1.0))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Any length of time, and often the ends.
+    fn duration() -> impl Strategy<Value = Duration> {
+        prop_oneof![3 => any::<Duration>(), 1 => Just(Duration::MAX), 1 => Just(Duration::ZERO)]
+    }
 
     proptest! {
         #[test]
@@ -71,6 +82,28 @@ mod tests {
             let delay = policy.delay(attempts, random).as_secs_f64();
             prop_assert!(delay >= full / 2.0 - 1e-6 && delay <= full + 1e-6, "{delay} outside [{}, {full}]", full / 2.0);
             prop_assert!((delay - (full / 2.0 + random * full / 2.0)).abs() < 1e-3 + full * 1e-6);
+        }
+
+        #[test]
+        fn s0_77_no_number_of_attempts_and_no_length_of_time_is_too_much(
+            base in duration(), max in duration(), attempts in any::<i32>(), random in -1.0_f64..2.0,
+        ) {
+            let policy = ExponentialBackoff { base_delay: base, max_delay: max };
+            let (least, most) = (policy.delay(attempts, 0.0), policy.delay(attempts, 1.0));
+            let delay = policy.delay(attempts, random);
+            prop_assert!(least <= delay && delay <= most, "{delay:?} outside [{least:?}, {most:?}]");
+            prop_assert!(most <= max && least * 2 <= most + Duration::from_nanos(1));
+            prop_assert!(policy.delay(attempts.saturating_add(1), random) >= delay, "a later retry comes sooner");
+        }
+
+        #[test]
+        fn retry_after_is_between_what_was_asked_for_and_a_tenth_more(
+            policy in duration(), after in duration(), random in 0.0_f64..1.0, longest in duration(),
+        ) {
+            let delay = next_delay(policy, Some(after), random, longest);
+            let asked = after.min(longest);
+            prop_assert!(delay >= policy && delay >= asked);
+            prop_assert!(delay <= policy.max(asked.saturating_add(asked / 10)));
         }
 
         #[test]

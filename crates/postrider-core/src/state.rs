@@ -80,6 +80,8 @@ pub fn after_failure(attempts: i32, max_attempts: i32) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const EVENTS: [Event; 7] =
@@ -118,5 +120,45 @@ mod tests {
             assert_eq!(State::parse(state.as_str()), Some(state));
         }
         assert_eq!(State::parse("sent"), None);
+    }
+
+    proptest! {
+        /// Whatever is asked of a row, in whatever order: its attempts are counted as `transition` says what happened.
+        #[test]
+        fn i6_i8_any_walk_keeps_to_the_picture_and_spends_no_more_attempts_than_allowed(
+            events in prop::collection::vec(prop::sample::select(EVENTS.to_vec()), 0..200), max_attempts in 1_i32..6,
+        ) {
+            let (mut state, mut attempts, mut died) = (State::Pending, 0, false);
+            for asked in events {
+                // A worker that failed buries the row when its attempts are spent; a claim of a spent row is the sweep's.
+                let event = match asked {
+                    Event::Nack => after_failure(attempts, max_attempts),
+                    Event::Claim if attempts >= max_attempts => Event::Sweep,
+                    // Only what is spent is swept.
+                    Event::Sweep if attempts < max_attempts => continue,
+                    other => other,
+                };
+                let Some(next) = transition(state, event) else { continue };
+                prop_assert!(state != State::Delivered, "{event:?} leaves delivered");
+                prop_assert!(state != State::Dead || event == Event::Replay, "{event:?} leaves dead");
+                prop_assert!(state == State::Processing || !matches!(next, State::Delivered), "delivered without a claim");
+                attempts = match event {
+                    Event::Claim => attempts + 1,
+                    Event::Release => attempts - 1,
+                    Event::Replay => 0,
+                    _ => attempts,
+                };
+                died |= next == State::Dead;
+                state = next;
+                prop_assert!((0..=max_attempts).contains(&attempts), "{attempts} attempts after {event:?}");
+                prop_assert!(state != State::Processing || attempts > 0, "claimed without an attempt");
+            }
+            prop_assert!(state != State::Dead || died);
+        }
+
+        #[test]
+        fn any_other_word_is_no_state(word in ".*") {
+            prop_assert_eq!(State::parse(&word).map(State::as_str), State::ALL.map(State::as_str).into_iter().find(|known| *known == word));
+        }
     }
 }

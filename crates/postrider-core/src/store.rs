@@ -20,7 +20,7 @@ use crate::message::CONTENT_TYPE;
 pub struct Scope {
     /// These namespaces, or all of them.
     pub namespaces: Option<Vec<String>>,
-    /// This tenant, or all of them and rows without one.
+    /// This tenant, or all of them and rows without one. The nil UUID is no tenant: a dispatcher refuses it.
     pub tenant: Option<Uuid>,
 }
 
@@ -76,7 +76,7 @@ pub enum Order {
     /// None for any other: a message that fails is overtaken.
     #[default]
     None,
-    /// Messages of one namespace with the same key go out in the order of `seq`, whatever their topics and tenants. While
+    /// Messages of one namespace and tenant with the same key go out in the order of `seq`, whatever their topics. While
     /// one of them waits, is under way or is in backoff, those after it wait; once it is delivered or dead they go on.
     /// Messages without a key wait for none.
     Key,
@@ -114,6 +114,10 @@ pub struct ClaimRequest {
     pub waits: Order,
     /// With [`Order::Key`], the most rows that are taken along with the first ones of their keys, of all keys together.
     pub followers: u32,
+    /// With [`Order::Key`], whether a claim in the order [`ClaimOrder::Due`] looks at everything that is due until it has
+    /// enough. Otherwise a store may leave it at the rows that have been due for longest, if most of these wait for one that
+    /// somebody is publishing: cheap, but whatever comes behind them waits as well.
+    pub thorough: bool,
 }
 
 /// What a claim took.
@@ -192,6 +196,9 @@ pub struct ClaimedMessage {
 /// Headers by lower-case name.
 pub type Headers = BTreeMap<String, String>;
 
+/// Namespace, tenant and key of messages that go out in order.
+pub(crate) type Line<'a> = (&'a str, Option<Uuid>, &'a str);
+
 impl ClaimedMessage {
     /// A message that a store claimed, with nothing optional; the store fills in the rest.
     pub fn new(lease: Lease, namespace: String, topic: String, payload: Payload) -> Self {
@@ -210,6 +217,11 @@ impl ClaimedMessage {
             age: Duration::ZERO,
             lease,
         }
+    }
+
+    /// The line that the message stands in with [`Order::Key`]: its namespace, tenant and key. Without a key it stands in none.
+    pub(crate) fn line(&self) -> Option<Line<'_>> {
+        Some((&self.namespace, self.tenant_id, self.key.as_deref()?))
     }
 
     /// The content type of the payload.
@@ -342,6 +354,10 @@ pub struct Capabilities {
     /// The database has a clock of its own, which decides on leases. Otherwise all processes must be on one machine,
     /// and its clock does.
     pub server_clock: bool,
+    /// [`ClaimOrder::Fair`]: an equal share for each lane. Otherwise what has been due for longest comes first, whoever it is of.
+    pub fair: bool,
+    /// [`Order::Key`]: messages wait for earlier ones of their key.
+    pub order_by_key: bool,
 }
 
 /// A database with an outbox in it.

@@ -209,11 +209,11 @@ async fn an_event_is_entered_in_a_transaction_of_tokio_postgres() {
 }
 
 /// A transaction whose snapshot is older than the commit of the same event.
-async fn late<'a>(pool: &PgPool, level: &str) -> Transaction<'a, Postgres> {
-    let mut transaction = pool.begin().await.expect("it begins");
-    OnPostgres::run_in(&mut transaction, &format!("set transaction isolation level {level}")).await.expect("it is set");
-    OnPostgres::run_in(&mut transaction, "select 1 from effects").await.expect("a snapshot is taken");
-    transaction
+async fn late<'a>(pool: &PgPool, level: &str) -> Result<Transaction<'a, Postgres>, sqlx::Error> {
+    let mut transaction = pool.begin().await?;
+    OnPostgres::run_in(&mut transaction, &format!("set transaction isolation level {level}")).await?;
+    OnPostgres::run_in(&mut transaction, "select 1 from effects").await?;
+    Ok(transaction)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,12 +223,12 @@ async fn no_isolation_level_lets_an_event_in_twice() {
         let tables = InboxTables::builder().meanwhile(meanwhile).build().expect("it is acceptable");
         for level in ["read committed", "repeatable read", "serializable"] {
             let delivery = delivery();
-            let mut before = late(&scene.pool, level).await;
-            let mut transaction = late(&scene.pool, level).await;
+            let mut before = late(&scene.pool, level).await.expect("it begins");
+            let mut transaction = late(&scene.pool, level).await.expect("it begins");
             assert!(matches!(tables.enter(&mut transaction, &delivery).await.expect("it answers"), Entry::First(())));
             write::<OnPostgres>(&mut transaction, delivery.event).await;
             if meanwhile == Meanwhile::Answer {
-                let mut during = late(&scene.pool, level).await;
+                let mut during = late(&scene.pool, level).await.expect("it begins");
                 let entry = soon(tables.enter(&mut during, &delivery)).await.expect("it answers");
                 assert!(matches!(entry, Entry::InProgress(_)), "{level}: {entry:?}");
                 during.rollback().await.expect("it is rolled back");
@@ -239,37 +239,45 @@ async fn no_isolation_level_lets_an_event_in_twice() {
                 "read committed" => assert!(entry.expect("it answers").is_already_processed()),
                 _ => assert!(matches!(entry, Err(InboxError::Conflict(_))), "{level}: {entry:?}"),
             }
-            let mut after = late(&scene.pool, level).await;
+            let mut after = late(&scene.pool, level).await.expect("it begins");
             assert!(tables.enter(&mut after, &delivery).await.expect("it answers").is_already_processed(), "{level}");
         }
     }
     assert_eq!(scene.ledger().await.into_values().collect::<Vec<_>>(), [1; 6]);
 }
 
+/// One try at an event: whether it is done with. PostgreSQL may refuse any statement of such a transaction, not only the
+/// entry and the commit, to keep it apart from others; a consumer then tries again.
+async fn try_at(scene: &OnPostgres, level: &str, delivery: &Delivery) -> bool {
+    let refused = |error: sqlx::Error| {
+        let code = error.as_database_error().and_then(|error| error.code().map(String::from));
+        assert_eq!(code.as_deref(), Some("40001"), "{error:?}");
+    };
+    let Ok(mut transaction) = late(&scene.pool, level).await.map_err(refused) else { return false };
+    match InboxTables::default().enter(&mut transaction, delivery).await {
+        Ok(Entry::First(())) => {
+            let written = OnPostgres::run_in(&mut transaction, &sql::effect(delivery.event)).await;
+            let ended = match written {
+                Ok(()) => transaction.commit().await,
+                Err(error) => Err(error),
+            };
+            ended.map_err(refused).is_ok()
+        }
+        Ok(entry) => entry.is_already_processed(),
+        Err(error) => {
+            assert!(error.is_transient(), "{error:?}");
+            false
+        }
+    }
+}
+
 /// Sixteen consumers at each isolation level.
 async fn at_level(level: &str) {
     let scene = OnPostgres::start().await;
-    let tables = InboxTables::default();
     let events: Vec<Delivery> = (0..40).map(|_| delivery()).collect();
     let consumers = (0..16).map(|_| async {
         for delivery in &events {
-            loop {
-                let mut transaction = late(&scene.pool, level).await;
-                let done = match tables.enter(&mut transaction, delivery).await {
-                    Ok(Entry::First(())) => {
-                        write::<OnPostgres>(&mut transaction, delivery.event).await;
-                        transaction.commit().await.is_ok()
-                    }
-                    Ok(entry) => entry.is_already_processed(),
-                    Err(error) => {
-                        assert!(error.is_transient(), "{error:?}");
-                        false
-                    }
-                };
-                if done {
-                    break;
-                }
-            }
+            while !try_at(&scene, level, delivery).await {}
         }
     });
     futures::future::join_all(consumers).await;

@@ -261,7 +261,7 @@ async fn a_user_needs_few_permissions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s18_only_a_trusted_certificate_is_accepted() {
+async fn s19_only_a_trusted_certificate_is_accepted() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let certificate = |name: &str| {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");

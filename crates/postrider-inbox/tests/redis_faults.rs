@@ -491,7 +491,7 @@ async fn r67_a_failover_to_a_replica_that_lacks_something_repeats_and_does_not_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r67_without_redis_everything_is_refused_by_default() {
+async fn s3_26_r67_without_redis_everything_is_refused_by_default() {
     let scene = Scene::start().await;
     let handled = delivery();
     let guard = first(&scene.near, &handled).await;

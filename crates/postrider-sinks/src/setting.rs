@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use postrider_core::sabotage::{self, Defect};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{Error, MapAccess, Visitor};
@@ -104,6 +105,9 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if sabotage::has(Defect::SecretInDebug) {
+            return f.write_str(self.expose());
+        }
         f.write_str("<secret>")
     }
 }

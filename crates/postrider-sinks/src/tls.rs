@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn s18_there_is_no_switch_that_leaves_verification_out() {
+    fn s19_there_is_no_switch_that_leaves_verification_out() {
         for unknown in ["insecure", "verify", "danger_accept_invalid_certs"] {
             let text = format!(r#"{{"{unknown}": true}}"#);
             assert!(serde_json::from_str::<TlsConfig>(&text).is_err(), "{unknown}");

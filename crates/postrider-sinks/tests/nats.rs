@@ -138,7 +138,7 @@ fn certificate(name: &str, directory: &tempfile::TempDir) -> (String, String, st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s18_only_a_trusted_certificate_of_the_right_name_is_accepted() {
+async fn s19_only_a_trusted_certificate_of_the_right_name_is_accepted() {
     // A program has one crypto provider; another test may have been first.
     let _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
     let directory = tempfile::TempDir::new().expect("a directory");

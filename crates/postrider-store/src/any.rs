@@ -4,6 +4,7 @@
 
 mod connect;
 mod ping;
+mod tenant;
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub use connect::Connect;
 use crate::enqueue::EnqueueError;
 use crate::examine::Thresholds;
 use crate::grants::Roles;
+use crate::layout::Layout;
+use crate::layout::guess::Guess;
 #[cfg(feature = "mysql")]
 use crate::mysql::MySqlStore;
 #[cfg(feature = "postgres")]
@@ -113,11 +116,11 @@ impl AnyStore {
     pub fn script(&self) -> String {
         match self {
             #[cfg(feature = "postgres")]
-            Self::Postgres(store) => crate::postgres::migrate::script(store.names()),
+            Self::Postgres(store) => crate::postgres::migrate::script(store.layout()),
             #[cfg(feature = "mysql")]
-            Self::MySql(store) => crate::mysql::migrate::script_text(store.names()),
+            Self::MySql(store) => crate::mysql::migrate::script_text(store.layout()),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => crate::sqlite::migrate::script(store.names()),
+            Self::Sqlite(store) => crate::sqlite::migrate::script(store.layout()),
         }
     }
 
@@ -127,12 +130,20 @@ impl AnyStore {
     }
 
     /// Refuses a database whose schema is not the one that this library writes and reads, and on MySQL a session that
-    /// would change data silently. For the start of a relay.
+    /// would change data silently. A table of another layout has no versions of ours: it must have the columns of the layout, with
+    /// types that can be used. For who works with messages; a relay asks [`check_relay`](Self::check_relay).
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         #[cfg(feature = "mysql")]
         #[allow(irrefutable_let_patterns)] // where MySQL is the only database
         if let Self::MySql(store) = self {
             store.check().await?;
+        }
+        if !self.layout().is_ours() {
+            on_each!(self, store => store.refuse_other_tables().await)?;
+            // What we have beside somebody else's table on PostgreSQL is for operators; a relay goes without.
+            if self.kind() == "postgres" {
+                return Ok(());
+            }
         }
         match self.pending().await?.first() {
             None => Ok(()),
@@ -146,10 +157,57 @@ impl AnyStore {
         }
     }
 
+    /// [`check_schema`](Self::check_schema) for the start of a relay: on PostgreSQL it also refuses a role from which row security hides
+    /// rows, because such a relay would find nothing to do and say that it is well.
+    pub async fn check_relay(&self) -> Result<(), StoreError> {
+        self.check_schema().await?;
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(store) = self {
+            store.refuse_parts().await?;
+            store.refuse_missing_privileges().await?;
+        }
+        self.check_row_security().await
+    }
+
+    /// What the outbox's table looks like.
+    pub fn layout(&self) -> Layout {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => store.layout().clone(),
+            #[cfg(feature = "mysql")]
+            Self::MySql(store) => store.layout().clone(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store.layout().clone(),
+        }
+    }
+
+    /// Compares the table with its layout: what is missing, wrong or slow. Changes nothing.
+    pub async fn check_layout(&self) -> Result<Vec<Finding>, StoreError> {
+        self.ping().await?;
+        on_each!(self, store => store.check_layout().await)
+    }
+
+    /// Reads the catalog's description of the table that the names say, and proposes a layout for it; none if there is no such table.
+    pub async fn guess_layout(&self) -> Result<Option<Guess>, StoreError> {
+        self.ping().await?;
+        on_each!(self, store => store.guess_layout().await)
+    }
+
     /// Text that gives the roles of an outbox what they need and nothing else: SQL for its owner to run, and on SQLite
     /// what the file needs.
     pub fn grants(&self, roles: &Roles) -> String {
         on_each!(self, store => store.grants(roles))
+    }
+
+    /// [`grants`](Self::grants) for an outbox whose tenants are kept apart by row-level security: on PostgreSQL the producer gets nothing of
+    /// the changelog, whose entries have no tenant.
+    pub fn grants_with_row_security(&self, roles: &Roles) -> String {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => store.grants_with_row_security(roles),
+            #[allow(unreachable_patterns)] // where PostgreSQL is the only database
+            _ => self.grants(roles),
+        }
     }
 
     /// Looks for what is set up wrong, and says how to mend it. Changes nothing.

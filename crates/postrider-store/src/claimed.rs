@@ -2,6 +2,8 @@
 
 use postrider_core::lease::{Lease, RowAddress};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+use postrider_core::sabotage::{self, Defect};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use postrider_core::store::Order;
 use postrider_core::store::{ClaimedMessage, Headers, Payload};
 use uuid::Uuid;
@@ -52,7 +54,8 @@ pub(crate) struct ClaimedRow {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn messages(mut rows: Vec<ClaimedRow>, worker: Uuid, claimed_at: i64, waits: Order) -> Vec<ClaimedMessage> {
     match waits {
-        Order::None => rows.sort_unstable_by_key(|row| (row.created_at, row.seq)),
+        _ if sabotage::has(Defect::OrderByReturning) => {}
+        Order::None => rows.sort_unstable_by_key(|row| (row.created_at, row.seq, row.id)),
         Order::Key => rows.sort_unstable_by_key(|row| row.seq),
     }
     in_this_order(rows, worker, claimed_at)

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use postrider_core::message::{Enqueued, InvalidMessage, Limits, Message, NewRow};
 use postrider_core::registry::{Registry, RegistryError};
 
+use crate::layout::{Layout, LayoutError};
 use crate::names::Names;
 
 /// An outbox to write to: where it is, and how large messages may be. Cheap to clone; make one and keep it.
 #[derive(Debug, Clone)]
 pub struct Outbox {
-    names: Names,
+    layout: Arc<Layout>,
     limits: Limits,
     registry: Option<Arc<Registry>>,
     #[cfg(feature = "postgres")]
@@ -48,14 +49,14 @@ pub(crate) struct Statements {
 
 impl Statements {
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(unused_variables))]
-    fn render(names: &Names) -> Self {
+    fn render(layout: &Layout) -> Self {
         Self {
             #[cfg(feature = "mysql")]
-            mysql: crate::mysql::statements::EnqueueStatements::render(names),
+            mysql: crate::mysql::statements::EnqueueStatements::render(layout),
             #[cfg(feature = "postgres")]
-            postgres: crate::postgres::statements::EnqueueStatements::render(names),
+            postgres: crate::postgres::statements::EnqueueStatements::render(layout),
             #[cfg(feature = "sqlite")]
-            sqlite: crate::sqlite::statements::EnqueueStatements::render(names),
+            sqlite: crate::sqlite::statements::EnqueueStatements::render(layout),
         }
     }
 }
@@ -69,15 +70,25 @@ impl Default for Outbox {
 impl Outbox {
     /// An outbox with these names and the default limits.
     pub fn new(names: Names) -> Self {
+        Self::rendered(Layout::postrider(names))
+    }
+
+    /// An outbox in a table of another shape. Refuses a layout that makes no sense.
+    pub fn with_layout(layout: Layout) -> Result<Self, LayoutError> {
+        layout.check()?;
+        Ok(Self::rendered(layout))
+    }
+
+    pub(crate) fn rendered(layout: Layout) -> Self {
         Self {
-            statements: Statements::render(&names).into(),
+            statements: Statements::render(&layout).into(),
             #[cfg(feature = "postgres")]
             behind_pooler: false,
             #[cfg(feature = "sqlite")]
             neighbours: None,
             limits: Limits::default(),
             registry: None,
-            names,
+            layout: layout.into(),
         }
     }
 
@@ -110,7 +121,7 @@ impl Outbox {
 
     /// Where the outbox is.
     pub fn names(&self) -> &Names {
-        &self.names
+        &self.layout.names
     }
 
     /// Writes a message in the caller's transaction. It is delivered if and only if that transaction commits.
@@ -151,7 +162,9 @@ impl Outbox {
     }
 
     fn check(&self, index: usize, message: Message) -> Result<NewRow, EnqueueError> {
-        let row = message.into_row(&self.limits).map_err(|source| EnqueueError::Invalid { index, source })?;
+        let refused = |source| EnqueueError::Invalid { index, source };
+        let row = message.into_row(&self.limits).map_err(refused)?;
+        self.layout.fits(&row).map_err(refused)?;
         if let Some(registry) = &self.registry {
             registry.check(&row).map_err(|source| EnqueueError::NotRegistered { index, source })?;
         }
@@ -233,6 +246,11 @@ pub enum EnqueueError {
     /// The row that holds the dedupe key vanished each time it was looked for; try the transaction again.
     #[error("rows with this dedupe key come and go; roll the transaction back and try it again")]
     KeyContended,
+    /// Row security hides the row that holds the dedupe key: one without a tenant, or of another. Trying again does not help.
+    #[error(
+        "the dedupe key is held by a row that this role does not see, because row security hides it; let who sees all rows delete it or change its key"
+    )]
+    KeyHidden,
     /// The database refused the statement; the transaction must be rolled back.
     #[error(
         "the database refused the message; check that the migrations were run and that the role may write the outbox"

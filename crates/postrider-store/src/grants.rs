@@ -1,4 +1,4 @@
-//! Who may do what with an outbox: the least privileges of its three roles, as SQL text for a database's owner to run.
+//! Who may do what with an outbox: the least privileges of its roles, as SQL text for a database's owner to run.
 
 /// The longest name of a role that every server takes: MySQL's limit for the part before the host.
 const LONGEST_NAME: usize = 32;
@@ -11,6 +11,7 @@ pub struct Roles {
     producer: String,
     relay: String,
     operator: String,
+    reader: Option<String>,
 }
 
 impl Roles {
@@ -19,7 +20,14 @@ impl Roles {
         for (what, role) in [("producer", producer), ("relay", relay), ("operator", operator)] {
             check(what, role)?;
         }
-        Ok(Self { producer: producer.into(), relay: relay.into(), operator: operator.into() })
+        Ok(Self { producer: producer.into(), relay: relay.into(), operator: operator.into(), reader: None })
+    }
+
+    /// With a role that looks at states and errors, at no payload, and changes nothing.
+    pub fn with_reader(mut self, reader: &str) -> Result<Self, InvalidRole> {
+        check("reader", reader)?;
+        self.reader = Some(reader.into());
+        Ok(self)
     }
 
     /// The application that enqueues.
@@ -35,6 +43,11 @@ impl Roles {
     /// Who looks, replays, purges and asks the doctor.
     pub fn operator(&self) -> &str {
         &self.operator
+    }
+
+    /// Who looks only, if there is such a role.
+    pub fn reader(&self) -> Option<&str> {
+        self.reader.as_deref()
     }
 
     /// The roles as values for a template, each quoted.
@@ -85,7 +98,8 @@ mod tests {
         assert!(Roles::new("app", "relay-1", "ops@10.0.0.%").is_ok());
         for bad in ["", "a b", "a\"b", "a`b", "a'b", "a;b", "a\\b", "ä", "a\0", "@host", "a@", "a@b@c", "a@h'x", "a\n"]
         {
-            for roles in [Roles::new(bad, "r", "o"), Roles::new("p", bad, "o"), Roles::new("p", "r", bad)] {
+            let reader = Roles::new("p", "r", "o").and_then(|roles| roles.with_reader(bad));
+            for roles in [Roles::new(bad, "r", "o"), Roles::new("p", bad, "o"), Roles::new("p", "r", bad), reader] {
                 assert!(roles.is_err(), "{bad:?} was accepted");
             }
         }

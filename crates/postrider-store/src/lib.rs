@@ -18,6 +18,7 @@ pub mod examine;
 pub mod failure;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod grants;
+pub mod layout;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod lines;
 #[cfg(feature = "memory")]
@@ -37,16 +38,23 @@ pub mod postgres;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod tenant;
 
-/// How many lanes a fair claim looks at; the next claim goes on with the next ones.
+/// How many lanes get a share of a fair claim; the next claim goes on with the next ones.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "memory"))]
 const LANES_PER_CLAIM: usize = 64;
+
+/// How many lanes a fair claim looks at to find them: those of others and those that nothing is due of get no share.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "memory"))]
+const LANES_LOOKED_AT: usize = 512;
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use any::{AnyStore, Connect};
 pub use enqueue::{CallerTransaction, EnqueueError, Outbox};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use grants::{InvalidRole, Roles};
+pub use layout::{Layout, LayoutError};
 #[cfg(feature = "memory")]
 pub use memory::{MemoryStore, MemoryTransaction};
 #[cfg(feature = "mysql")]
@@ -56,3 +64,5 @@ pub use names::{InvalidName, Names};
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use tenant::{Sight, TenantProtection, TenantSetting, Use};

@@ -46,6 +46,17 @@ impl Names {
         Ok(Self { schema: None, ..Self::new("public", prefix, table)? })
     }
 
+    /// The names of a table that is there already, whoever made it: its name and its schema's may have upper-case letters.
+    pub fn existing(schema: Option<&str>, prefix: &str, table: &str) -> Result<Self, InvalidName> {
+        let lower = |name: &str| name.to_ascii_lowercase();
+        if let Some(schema) = schema {
+            check("schema", &lower(schema), "")?;
+        }
+        check("prefix", prefix, LONGEST_PREFIX_SUFFIX)?;
+        check("table", &lower(table), "")?;
+        Ok(Self { schema: schema.map(str::to_owned), prefix: prefix.into(), table: table.into() })
+    }
+
     /// The schema, if one was given.
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
@@ -102,7 +113,25 @@ pub fn check(what: &'static str, name: &str, suffix: &str) -> Result<(), Invalid
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever passes can stand between quotes, in a literal and in a longer name without changing what is around it.
+        #[test]
+        fn s01_s25_a_name_that_passes_is_a_plain_identifier_of_every_database(
+            name in prop_oneof!["[a-z_][a-z0-9_]{0,70}", "[a-z_]{0,2}[ -~]{0,3}", ".{0,40}", "[a-z]{0,5}.[a-z0-9]{0,5}"],
+        ) {
+            let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let plain = first && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+            let fits = |suffix: &str| name.len() + suffix.len() <= MAX_IDENTIFIER;
+            for suffix in ["", "_finished_idx"] {
+                let passes = check("table", &name, suffix).is_ok();
+                prop_assert_eq!(passes, plain && fits(suffix) && !name.starts_with("pg_"));
+            }
+        }
+    }
 
     #[test]
     fn ordinary_names_pass() {

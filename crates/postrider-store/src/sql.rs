@@ -17,6 +17,27 @@ pub fn fill<'a>(template: &str, values: impl IntoIterator<Item = (&'a str, &'a s
     sql
 }
 
+/// Replaces the placeholders that are left, each of lower-case words in braces; what `resolve` does not know stays.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code))]
+pub(crate) fn resolved(template: &str, resolve: impl Fn(&str) -> Option<String>) -> String {
+    let (mut sql, mut rest) = (String::with_capacity(template.len() * 2), template);
+    while let Some((before, after)) = rest.split_once('{') {
+        sql.push_str(before);
+        let value = after.split_once('}').and_then(|(name, after)| Some((resolve(name)?, after)));
+        match value {
+            Some((value, after)) => {
+                sql.push_str(&value);
+                rest = after;
+            }
+            None => {
+                sql.push('{');
+                rest = after;
+            }
+        }
+    }
+    sql + rest
+}
+
 /// A statement about a list of items, for lists of 1, 2, 4 and so on, because databases without array parameters need
 /// one placeholder per item. A list of any length is worked off in a few statements that stay prepared.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]

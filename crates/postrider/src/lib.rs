@@ -60,6 +60,7 @@
 //! | `inbox-redis` | `inbox`: the same on Redis, on one server or in a cluster |
 //! | `changelog` | `changelog`: units of work in commit order, on every database whose feature is on |
 //! | `otel` | the W3C trace context of the current span travels with each message |
+//! | `schema` | the JSON schema of [`Layout`], for programs that read layouts from a configuration |
 //!
 //! Delivery is at least once: the same message, with the same id, may arrive again after a crash. Receivers must be
 //! idempotent.

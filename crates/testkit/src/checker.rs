@@ -3,7 +3,7 @@
 //! Promise: [`Checker::check`] looks at a database at rest and answers what it counted, or an error that names every
 //! invariant that is broken, with examples. It can only speak of what was written down: the producer's ledger, the
 //! destination's arrivals, and the changes that a trigger noted, so the checker is installed before the run begins.
-//! Workers are told apart by the application name of their connections, which must be the worker's id.
+//! Workers are told apart by the accounts and the application names of their connections, so each has one of its own.
 //!
 //! | id | invariant |
 //! |---|---|
@@ -11,24 +11,28 @@
 //! | I2 | every message is dead, or delivered and at the destination |
 //! | I3 | every arrival maps to a committed message with equal contents |
 //! | I4 | arrivals minus distinct arrivals are within the bound |
+//! | I5 | first arrivals of a key are in order, where order was asked for |
 //! | I6 | every change is an edge of the state machine, by the holder of the lease, and a delivery follows its arrival |
 //! | I7 | no lease stands long after its end |
-//! | I8 | attempts are within their limit; dead if and only if they are spent |
+//! | I8 | attempts are within their limit; dead if and only if they are spent, or refused for good |
+//!
+//! [`evidence`] is the same for every database and [`judge`] a pure function of it. [`Checker`] is for PostgreSQL, with the
+//! arrivals in a table; [chaos](crate::chaos) is for all databases, and brings I9 and I10.
 
 pub mod arrivals;
-mod invariants;
+pub mod evidence;
+pub mod judge;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use postrider::State;
-use postrider::state::{Event, transition};
+use postrider::{AnyStore, Names, PostgresStore};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use invariants::{ATTEMPTS, CHANGES, EXPIRED, Invariant, PLAIN, TOLD};
-
-const EXAMPLES: usize = 3;
+use crate::source::Source;
+use evidence::{Arrival, Entry, Evidence, read};
 
 /// What a run may show at most.
 #[derive(Debug, Clone, Default)]
@@ -54,106 +58,72 @@ pub struct Report {
     pub duplicates: i64,
     /// Claims of a row whose lease had run out.
     pub reclaims: i64,
+    /// How long after its end a lease was taken over, at worst.
+    pub slowest_reclaim: Duration,
+}
+
+/// Writes down every change of the outbox's rows from now on; [`evidence::outbox`] reads it.
+pub async fn watch(source: &Source) -> Result<()> {
+    source.run(evidence::watch(source.dialect())).await.context("cannot watch the outbox")
 }
 
 /// The checkers of one database that has an outbox with the default names.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Checker {
-    pool: PgPool,
+    source: Source,
 }
 
 impl Checker {
     /// Creates the tables and the trigger that the checkers read.
     pub async fn install(pool: PgPool) -> Result<Self> {
-        sqlx::raw_sql(include_str!("checker/tables.sql"))
-            .execute(&pool)
-            .await
-            .context("cannot install the checkers")?;
+        let source = Source::from(AnyStore::Postgres(PostgresStore::new(pool.clone(), Names::default())));
+        source.run("create table ledger (id uuid primary key)").await?;
+        watch(&source).await?;
         arrivals::create(&mut *pool.acquire().await?).await?;
-        Ok(Self { pool })
+        Ok(Self { source })
     }
 
     /// Checks every invariant, and fails with all that are broken.
     pub async fn check(&self, bounds: &Bounds) -> Result<Report> {
-        let mut broken = Vec::new();
-        for invariant in PLAIN {
-            broken.extend(invariant.breaches(sqlx::query_scalar(invariant.sql).fetch_all(&self.pool).await?));
-        }
-        let told = sqlx::query_scalar(TOLD.sql).bind(&bounds.told).fetch_all(&self.pool).await?;
-        broken.extend(TOLD.breaches(told));
-        let overdue = i64::try_from(bounds.overdue.as_millis())?;
-        broken.extend(EXPIRED.breaches(sqlx::query_scalar(EXPIRED.sql).bind(overdue).fetch_all(&self.pool).await?));
-        let spent = sqlx::query_scalar(ATTEMPTS.sql).bind(bounds.max_attempts).fetch_all(&self.pool).await?;
-        broken.extend(ATTEMPTS.breaches(spent));
-        broken.extend(self.illegal_changes().await?);
-        let report = self.report().await?;
-        if report.duplicates > bounds.duplicates {
-            broken.push(format!("I4: {} duplicates, at most {} may be", report.duplicates, bounds.duplicates));
-        }
+        let evidence = self.evidence().await?;
+        let broken = judge::judge(&evidence, bounds);
         if !broken.is_empty() {
             bail!("broken invariants:\n{}", broken.join("\n"));
         }
-        Ok(report)
+        Ok(judge::report(&evidence))
     }
 
-    /// Counts, without a judgement.
-    pub async fn report(&self) -> Result<Report> {
-        let (messages, dead, duplicates, reclaims) = sqlx::query_as(
-            "select (select count(*) from outbox_messages), \
-                    (select count(*) from outbox_messages where status = 'dead'), \
-                    (select count(*) - count(distinct id) from arrivals), \
-                    (select count(*) from changes where was = 'processing' and became = 'processing')",
-        )
-        .fetch_one(&self.pool)
-        .await?;
-        Ok(Report { messages, dead, duplicates, reclaims })
-    }
-
-    async fn illegal_changes(&self) -> Result<Vec<String>> {
-        let kinds: Vec<(String, String, i32, String)> = sqlx::query_as(CHANGES).fetch_all(&self.pool).await?;
-        let illegal = kinds.into_iter().filter(|(was, became, spent, _)| !is_edge(was, became, *spent));
-        let tell =
-            |(was, became, spent, id)| format!("I6: {was} became {became} with {spent:+} attempts, such as {id}");
-        Ok(illegal.map(tell).collect())
+    async fn evidence(&self) -> Result<Evidence> {
+        let (mut rows, changes) = evidence::outbox(&self.source).await?;
+        let known: HashMap<Uuid, u64> = read(&self.source, CONTENTS, contents).await?.into_iter().collect();
+        rows.iter_mut().for_each(|row| row.contents = known.get(&row.id).copied());
+        let ledger = read(&self.source, "select id::text from ledger", entry).await?;
+        let arrivals = read(&self.source, ARRIVALS, arrival).await?;
+        Ok(Evidence { ledger, rows, arrivals, changes, grain: 0 })
     }
 }
 
-/// Whether the state machine has such an edge that changes attempts by so many.
-fn is_edge(was: &str, became: &str, spent: i32) -> bool {
-    let (Some(was), Some(became)) = (State::parse(was), State::parse(became)) else { return false };
-    let events = [Event::Claim, Event::Ack, Event::Nack, Event::Bury, Event::Release, Event::Sweep, Event::Replay];
-    let fits = |event: Event| match event {
-        Event::Claim => spent == 1,
-        Event::Release => spent == -1,
-        Event::Replay => spent <= 0,
-        Event::Ack | Event::Nack | Event::Bury | Event::Sweep => spent == 0,
-    };
-    events.into_iter().any(|event| fits(event) && transition(was, event) == Some(became))
+/// The contents of a row and of an arrival as one number, by the same rule.
+const CONTENTS: &str = "select concat_ws('|', id, hashtextextended(concat_ws('|', topic, coalesce('+' || key, '-'), \
+    coalesce(tenant_id::text, '-'), md5(coalesce(payload_bytes, convert_to(payload::text, 'utf8')))), 0)) \
+    from outbox_messages";
+const ARRIVALS: &str = "select concat_ws('|', id, attempt, hashtextextended(concat_ws('|', topic, \
+    coalesce('+' || key, '-'), coalesce(tenant_id::text, '-'), digest), 0), (extract(epoch from at) * 1000000)::bigint) \
+    from arrivals order by at";
+
+fn contents(fields: &mut evidence::Fields<'_>) -> Result<(Uuid, u64)> {
+    Ok((fields.parse()?, fields.parse::<i64>()?.cast_unsigned()))
 }
 
-impl Invariant {
-    fn breaches(&self, found: Vec<String>) -> Option<String> {
-        let examples = found.iter().take(EXAMPLES).map(String::as_str).collect::<Vec<_>>().join(", ");
-        (!found.is_empty()).then(|| format!("{}: {} {}, such as {examples}", self.id, found.len(), self.breach))
-    }
+fn entry(fields: &mut evidence::Fields<'_>) -> Result<Entry> {
+    Ok(Entry { id: fields.parse()?, contents: None, lane: None, place: 0, is_doomed: false })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn i6_attempts_grow_by_one_at_a_claim_and_only_there() {
-        assert!(is_edge("pending", "processing", 1) && is_edge("processing", "processing", 1));
-        assert!(!is_edge("pending", "processing", 0) && !is_edge("processing", "processing", 2));
-        assert!(is_edge("processing", "pending", 0) && is_edge("processing", "pending", -1));
-        assert!(!is_edge("processing", "delivered", 1) && !is_edge("processing", "dead", -1));
-    }
-
-    #[test]
-    fn i6_delivered_is_never_left_and_nothing_is_deleted() {
-        for became in ["pending", "processing", "dead", "deleted"] {
-            assert!(!is_edge("delivered", became, 0) && !is_edge("delivered", became, 1), "{became}");
-        }
-    }
+fn arrival(fields: &mut evidence::Fields<'_>) -> Result<Arrival> {
+    Ok(Arrival {
+        id: fields.parse()?,
+        attempt: fields.parse()?,
+        contents: fields.parse::<i64>()?.cast_unsigned(),
+        at: fields.parse()?,
+    })
 }

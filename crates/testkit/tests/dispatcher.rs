@@ -13,6 +13,8 @@ mod failure;
 mod fairness;
 #[path = "dispatcher/leases.rs"]
 mod leases;
+#[path = "dispatcher/limits.rs"]
+mod limits;
 #[path = "dispatcher/observe.rs"]
 mod observe;
 #[path = "dispatcher/order.rs"]

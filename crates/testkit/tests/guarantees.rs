@@ -20,6 +20,14 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+mod named;
+#[path = "guarantees/scenarios.rs"]
+mod scenarios;
+#[path = "guarantees/supply.rs"]
+mod supply;
+
+use named::{CHANGELOG, Fate, INBOX, SINKS, fate, list_of, read, root};
+
 // The examples of the documentation; compiled here, and some are tests.
 #[path = "../../../docs/snippets/changelog.rs"]
 #[allow(dead_code)]
@@ -39,19 +47,11 @@ mod producers;
 #[path = "../../../docs/snippets/readme.rs"]
 #[allow(dead_code)]
 mod readme;
+#[path = "../../../docs/snippets/tenants.rs"]
+#[allow(dead_code)]
+mod tenants;
 #[path = "../../../docs/snippets/testing.rs"]
 mod testing;
-
-/// Cargo says at run time where the crate is; where it was compiled may be another copy with the same target directory.
-fn root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    Path::new(&here).join("../..")
-}
-
-fn read(path: impl AsRef<Path>) -> Result<String> {
-    let path = root().join(path);
-    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-}
 
 /// All files below a directory whose names end so.
 fn files(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
@@ -71,7 +71,10 @@ fn files(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 /// The pages of the documentation.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = files(&root().join("docs"), ".md")?;
-    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|page| root().join(page)));
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+            .map(|page| root().join(page)),
+    );
     Ok(pages)
 }
 
@@ -115,44 +118,22 @@ fn named(page: &str) -> Vec<Named> {
 /// shown by a test that runs; what is not kept yet has a test that is ignored.
 fn problem(row: &Named, source: &str, list: Option<&str>, kept: bool) -> Option<String> {
     let Named { scenarios, test, file, .. } = row;
-    let at = source.find(&format!("fn {test}(")).or_else(|| source.find(&format!("fn {test}<")));
-    let Some(at) = at else { return Some(format!("{file} has no test {test}")) };
-    let attributes = source[..at].lines().rev().take_while(|line| !line.trim().is_empty());
-    match (kept, attributes.into_iter().any(|line| line.trim().starts_with("#[ignore"))) {
-        (true, true) => {
+    match (kept, fate(test, source, list)) {
+        (_, Fate::Missing) => return Some(format!("{file} has no test {test}")),
+        (_, Fate::Unused) => {
+            return Some(format!("{test} of {file} is no test and not in the list of a suite, so nobody runs it"));
+        }
+        (true, Fate::Ignored) => {
             return Some(format!("{test} of {file} is ignored, so it shows nothing: list it as not kept yet"));
         }
-        (false, false) => return Some(format!("{test} of {file} is run: list it under its promise")),
-        _ => {}
-    }
-    // A line of a list is a test, or a module and a test.
-    let tests =
-        |line: &str| line.rsplit("::").next().unwrap_or_default().trim().trim_end_matches([',', ')', ';']) == test;
-    if list.is_some_and(|list| !list.lines().any(tests)) {
-        return Some(format!("{test} of {file} is not in the list of its suite, so nobody runs it"));
+        (false, Fate::Run) => return Some(format!("{test} of {file} is run: list it under its promise")),
+        (true, Fate::Run) | (false, Fate::Ignored) => {}
     }
     let missing = scenarios.iter().find(|id| {
         let id = id.to_lowercase().replace('.', "_");
         !format!("_{test}_").contains(&format!("_{id}_"))
     });
     missing.map(|id| format!("{test} does not carry {id} in its name"))
-}
-
-/// The suite of the inboxes.
-const INBOX: &str = "crates/testkit/src/inbox.rs";
-
-/// The suite of the changelog, one file per theme.
-const CHANGELOG: &str = "crates/postrider-changelog/tests/suite/";
-
-/// Where the tests of a suite are listed, if the file is part of one.
-fn list_of(file: &str) -> Result<Option<String>> {
-    let list = match file {
-        _ if file.contains("src/conformance/") => "crates/testkit/src/conformance/mod.rs",
-        _ if file.starts_with(CHANGELOG) => "crates/postrider-changelog/tests/suite/mod.rs",
-        _ if file.ends_with("producers/suite.rs") || file == INBOX => file,
-        _ => return Ok(None),
-    };
-    read(list).map(Some)
 }
 
 #[test]
@@ -169,6 +150,7 @@ fn every_test_that_a_guarantee_names_exists_and_is_run() -> Result<()> {
         let binary = match row.file.split_once("/tests/") {
             _ if row.file.contains("src/conformance/") => "conformance_*".to_owned(),
             _ if row.file == INBOX => "postrider-inbox *".to_owned(),
+            _ if row.file == SINKS => "postrider-sinks *".to_owned(),
             _ if row.file.starts_with(CHANGELOG) => "postrider-changelog databases".to_owned(),
             Some((_, rest)) if !row.file.contains("/src/") => {
                 let test = rest.split(['/', '.']).next().unwrap_or_default();
@@ -190,14 +172,16 @@ fn a_test_that_does_not_exist_or_is_not_run_is_found_out() {
     let rows = named(page);
     assert_eq!(rows.len(), 1);
     let kept = |source: &str, list| problem(&rows[0], source, list, true);
-    assert_eq!(kept("async fn r11_late() {", None), None);
+    assert_eq!(kept("#[tokio::test]\nasync fn r11_late() {", None), None);
     assert_eq!(kept("async fn r11_late<P>() {", Some("  r11_late\n")), None);
     assert_eq!(kept("#[ignore]\nfn other() {}\n\n#[test]\nfn r11_late() {", None), None);
-    assert!(kept("async fn r11_later() {", None).is_some());
+    assert!(kept("#[test]\nfn r11_later() {", None).is_some());
+    assert!(kept("#[test]\nfn other() {}\n\nfn r11_late() {", None).is_some());
     assert!(kept("async fn r11_late() {", Some("r11_later")).is_some());
     assert!(kept("#[test]\n#[ignore = \"bug\"]\nfn r11_late() {", None).is_some());
-    assert!(problem(&rows[0], "fn r11_late() {", None, false).is_some());
-    assert!(problem(&named(&page.replace("R11 ", "R1 "))[0], "fn r11_late() {", None, true).is_some());
+    assert!(kept("    #[test]\n    #[ignore = \"bug\"]\n    fn r11_late() {", None).is_some());
+    assert!(problem(&rows[0], "#[test]\nfn r11_late() {", None, false).is_some());
+    assert!(problem(&named(&page.replace("R11 ", "R1 "))[0], "#[test]\nfn r11_late() {", None, true).is_some());
 }
 
 #[test]
@@ -324,6 +308,8 @@ async fn the_table_of_capabilities_says_what_the_stores_say() -> Result<()> {
     assert_eq!(capability(&page, "rings"), column(|can| can.rings));
     assert_eq!(capability(&page, "parallel_writers"), column(|can| can.parallel_writers));
     assert_eq!(capability(&page, "server_clock"), column(|can| can.server_clock));
+    assert_eq!(capability(&page, "fair"), column(|can| can.fair));
+    assert_eq!(capability(&page, "order_by_key"), column(|can| can.order_by_key));
     Ok(())
 }
 

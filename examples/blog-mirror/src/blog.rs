@@ -1,32 +1,26 @@
 //! The blog: authors and posts, written through units of work.
 
-use anyhow::Result;
-use postrider::changelog::{Changelog, ChangelogError, Column, Id, Schema, Table, TableBuilder, UnitOfWork};
-use postrider::{Names, SqliteStore};
-use sqlx::{Sqlite, SqlitePool};
+use std::sync::Arc;
 
-/// The application's own tables. Every one has an external id, an internal id that references hold, and a version.
-const TABLES: &str = "
-create table if not exists authors (
-  _internal_id integer primary key autoincrement, id text not null unique, _version integer not null, name text not null,
-  written integer not null);
-create table if not exists posts (
-  _internal_id integer primary key autoincrement, id text not null unique, _version integer not null, title text not null,
-  author_number integer not null references authors, created_at integer not null);";
+use anyhow::Result;
+use postrider::changelog::{ChangelogError, Column, Id, Schema, Table, TableBuilder, UnitOfWork};
+
+use crate::home::Home;
 
 /// A blog in a database.
 #[derive(Clone)]
 pub struct Blog {
-    changelog: Changelog<Sqlite>,
-    authors: Table,
-    posts: Table,
+    /// Where it is, with its changelog.
+    pub home: Arc<dyn Home>,
+    /// Its authors.
+    pub authors: Table,
+    /// Their posts.
+    pub posts: Table,
 }
 
 impl Blog {
-    /// Makes the tables and declares them.
-    pub async fn open(pool: SqlitePool) -> Result<Self> {
-        SqliteStore::new(pool.clone(), Names::default()).migrate().await?;
-        sqlx::raw_sql(TABLES).execute(&pool).await?;
+    /// Declares the tables.
+    pub fn open(home: Arc<dyn Home>) -> Result<Self> {
         let schema = Schema::builder("blog")
             .table(TableBuilder::new("authors").column(Column::text("name")).column(Column::integer("written")))
             .table(
@@ -36,21 +30,7 @@ impl Blog {
                     .column(Column::timestamp("createdAt").physical("created_at").default_now()),
             )
             .build()?;
-        Ok(Self {
-            changelog: Changelog::new(pool, Names::default()).enabled(true),
-            authors: schema.table("authors")?,
-            posts: schema.table("posts")?,
-        })
-    }
-
-    /// Its changelog.
-    pub fn changelog(&self) -> Changelog<Sqlite> {
-        self.changelog.clone()
-    }
-
-    /// Its database.
-    pub fn pool(&self) -> &SqlitePool {
-        self.changelog.pool()
+        Ok(Self { home, authors: schema.table("authors")?, posts: schema.table("posts")? })
     }
 
     /// Commits so many units of work; answers how many had to be repeated.
@@ -58,7 +38,7 @@ impl Blog {
         let mut conflicts = 0;
         for _ in 0..units {
             // What the unit of work is to be depends on what is there, so it is read and recorded anew each time.
-            while let Err(error) = self.changelog.commit(&self.next().await?).await {
+            while let Err(error) = self.home.commit(&self.next().await?).await {
                 match error {
                     ChangelogError::VersionConflict { .. }
                     | ChangelogError::Missing { .. }
@@ -75,13 +55,7 @@ impl Blog {
     /// cannot leave with a version from before the last post.
     async fn next(&self) -> Result<UnitOfWork> {
         let mut work = UnitOfWork::new();
-        let author: Option<(i64, String, i64, i64)> =
-            sqlx::query_as("select _internal_id, id, _version, written from authors order by random() limit 1")
-                .fetch_optional(self.pool())
-                .await?;
-        let post: Option<(String, i64)> = sqlx::query_as("select id, _version from posts order by random() limit 1")
-            .fetch_optional(self.pool())
-            .await?;
+        let (author, post) = (self.home.author().await?, self.home.post().await?);
         match (fastrand::u8(..100), author, post) {
             // Somebody edits a post, if nobody else has meanwhile.
             (0..35, _, Some((id, version))) => {
@@ -95,11 +69,7 @@ impl Blog {
             }
             // An author leaves, and the posts with them: each is a mutation of its own.
             (45..50, Some((number, author, version, _)), _) => {
-                let posts: Vec<String> = sqlx::query_scalar("select id from posts where author_number = ?1")
-                    .bind(number)
-                    .fetch_all(self.pool())
-                    .await?;
-                for post in posts {
+                for post in self.home.posts_of(number).await? {
                     work.delete(&self.posts, post)?;
                 }
                 work.delete_checked(&self.authors, Id::external(author).with_version(version))?;

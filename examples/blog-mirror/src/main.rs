@@ -1,19 +1,26 @@
-//! A blog and its mirror. Read `blog.rs` first, then `mirror.rs`.
+//! A blog and its mirror. Read `blog.rs` first, then `mirror.rs`, then `criteria.rs`.
+//!
+//! `cargo run -p blog-mirror` shows what the changelog keeps, with the blog in SQLite and in a private PostgreSQL, and ends with 0
+//! only if all of it holds.
 
 mod blog;
+mod criteria;
+mod home;
 mod mirror;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Parser;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlitePool};
-use tokio::task::JoinSet;
+use testkit::show::Proof;
 
 use crate::blog::Blog;
+use crate::home::Home;
 use crate::mirror::Mirror;
 
 /// A blog whose units of work are mirrored to a second database in the order of their commits.
@@ -25,55 +32,41 @@ struct Arguments {
     /// Units of work that they commit together.
     #[arg(long, default_value_t = 400)]
     units: usize,
-    /// Where blog.db and mirror.db are kept; a directory that goes away unless given.
+    /// Where blog.db and mirror.db are kept, and no PostgreSQL is started; a directory that goes away unless given.
     #[arg(long)]
     directory: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let Arguments { writers, units, directory } = Arguments::parse();
+    let (writers, units) = (writers.max(1), units.max(2));
     let temporary = tempfile::tempdir()?;
-    let directory = arguments.directory.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(directory)?;
-    let told = run(directory, arguments.writers.max(1), arguments.units).await?;
-    println!("{told}");
-    Ok(())
+    let here = directory.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(here)?;
+    let mut proof = Proof::default();
+    println!("The blog in SQLite, the mirror in SQLite");
+    show(home::sqlite(open(&here.join("blog.db")).await?).await?, here, (writers, units), &mut proof).await?;
+    if directory.is_none() {
+        println!("\nThe blog in PostgreSQL (a private server), the mirror in SQLite");
+        let server = testkit::Postgres::start().await?;
+        let pool = server.create_database().await?.pool().await?;
+        let there = tempfile::tempdir()?;
+        show(home::postgres(pool).await?, there.path(), (writers, units), &mut proof).await?;
+    }
+    proof.end()
 }
 
-/// Writes, mirrors and compares; says what was done.
-async fn run(directory: &Path, writers: usize, units: usize) -> Result<String> {
-    let blog = Blog::open(open(&directory.join("blog.db")).await?).await?;
-    let mirror = Mirror::open(open(&directory.join("mirror.db")).await?).await?;
-    // The mirror is stopped in the middle of its work, and another one goes on where it was.
-    let first = tokio::spawn(mirror.clone().follow(blog.changelog()));
-    let mut tasks = JoinSet::new();
-    for number in 0..writers {
-        let share = units / writers + usize::from(number < units % writers);
-        tasks.spawn(blog.clone().write(share));
-    }
-    let mut conflicts = 0;
-    while let Some(ended) = tasks.join_next().await {
-        conflicts += ended??;
-        first.abort();
-    }
-    let entries = mirror.catch_up(&blog.changelog()).await?;
-    let authors = "select id || ' ' || name || ' ' || written from authors order by id";
-    for (what, ours, theirs) in [
-        ("authors", authors, authors),
-        (
-            "posts",
-            "select p.id || ' ' || p.title || ' ' || p._version || ' ' || a.id from posts as p join authors as a on a._internal_id = p.author_number order by p.id",
-            "select id || ' ' || title || ' ' || edits || ' ' || author from posts order by id",
-        ),
-    ] {
-        let (ours, theirs) = (rows(blog.pool(), ours).await?, rows(mirror.pool(), theirs).await?);
-        ensure!(ours == theirs, "the {what} differ: {} in the blog, {} in the mirror", ours.len(), theirs.len());
-        println!("{what}: {} in both", ours.len());
-    }
-    Ok(format!(
-        "{writers} writers committed {units} units of work and repeated {conflicts}; the mirror is at entry {entries}, and the same"
-    ))
+/// Shows all criteria with the blog in one database.
+async fn show(home: Arc<dyn Home>, here: &Path, (writers, units): (usize, usize), proof: &mut Proof) -> Result<()> {
+    let blog = Blog::open(home)?;
+    let mirror = Mirror::open(open(&here.join("mirror.db")).await?).await?;
+    proof.tell("the changelog is off until the application switches it on", criteria::off_by_default(&blog).await);
+    proof.tell("a conflict leaves no entry and no gap", criteria::a_conflict_leaves_nothing(&blog).await);
+    proof.tell("a list begins strictly after a stamp", criteria::strictly_after(&blog).await);
+    proof.tell("an internal id becomes a placeholder", criteria::internal_ids_stay_inside(&blog).await);
+    proof.tell("the mirror is the same", criteria::mirrored(&blog, &mirror, writers, units).await);
+    Ok(())
 }
 
 async fn open(file: &Path) -> Result<SqlitePool> {

@@ -1,11 +1,14 @@
 //! The mirror: the blog's authors and posts in a database of another shape, by nothing but the changelog.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use postrider::changelog::{After, Changelog, Cursor, Entry, Mutation, Operation, Reader, Value};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use postrider::changelog::{After, Cursor, Entry, Mutation, Operation, Value};
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
+
+use crate::home::Home;
 
 /// References are external ids here, and edits are counted. Nothing refers to the blog's internal ids, which it never sees.
 const TABLES: &str = "
@@ -33,47 +36,67 @@ impl Mirror {
     }
 
     /// Mirrors without an end.
-    pub async fn follow(self, changelog: Changelog<Sqlite>) -> Result<()> {
+    pub async fn follow(self, changelog: Arc<dyn Home>) -> Result<()> {
         loop {
-            self.catch_up(&changelog).await?;
+            self.catch_up(&*changelog).await?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Mirrors what is there; answers how many entries were applied since the beginning.
-    pub async fn catch_up(&self, changelog: &Changelog<Sqlite>) -> Result<i64> {
+    pub async fn catch_up(&self, changelog: &dyn Home) -> Result<i64> {
         loop {
-            let (after, entries) = self.position().await?;
+            let Position { at, entries } = position(&mut *self.pool.acquire().await?).await?;
+            let after = at.as_deref().map(str::parse).transpose()?.map_or(After::Beginning, After::Cursor);
             let page = changelog.list(after, 100).await?;
             if page.entries.is_empty() {
                 return Ok(entries);
             }
+            let mut at = at;
             for entry in &page.entries {
-                self.apply(entry, Cursor::at(page.store, entry)).await?;
+                let next = Cursor::at(page.store, entry).to_string();
+                if !self.apply(entry, at.as_deref(), &next).await? {
+                    break;
+                }
+                at = Some(next);
             }
         }
     }
 
-    async fn position(&self) -> Result<(After, i64)> {
-        let found: Option<(String, i64)> =
-            sqlx::query_as("select position, entries from cursor").fetch_optional(&self.pool).await?;
-        match found {
-            Some((position, entries)) => Ok((After::Cursor(position.parse()?), entries)),
-            None => Ok((After::Beginning, 0)),
-        }
+    /// How many entries were applied since the beginning.
+    pub async fn entries(&self) -> Result<i64> {
+        Ok(position(&mut *self.pool.acquire().await?).await?.entries)
     }
 
-    /// Applies an entry and moves the cursor, together or not at all.
-    async fn apply(&self, entry: &Entry, cursor: Cursor) -> Result<()> {
+    /// Applies an entry and moves the cursor, together or not at all. The cursor is read again in the transaction: if it is not
+    /// where this mirror has read, another mirror has gone on meanwhile, and nothing is done.
+    async fn apply(&self, entry: &Entry, before: Option<&str>, next: &str) -> Result<bool> {
         let mut transaction = self.pool.begin_with("begin immediate").await?;
+        if position(&mut transaction).await?.at.as_deref() != before {
+            return Ok(false);
+        }
         for mutation in entry.resolved()?.mutations {
             apply(&mut transaction, &mutation).await.with_context(|| format!("at {}", mutation.versionstamp))?;
         }
         let moved = "insert into cursor (only_one, position, entries) values (1, ?1, 1)
                      on conflict (only_one) do update set position = excluded.position, entries = entries + 1";
-        sqlx::query(moved).bind(cursor.to_string()).execute(&mut *transaction).await?;
-        Ok(transaction.commit().await?)
+        sqlx::query(moved).bind(next).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(true)
     }
+}
+
+/// How far a mirror is.
+struct Position {
+    /// The cursor, if anything was applied.
+    at: Option<String>,
+    entries: i64,
+}
+
+async fn position(connection: &mut SqliteConnection) -> Result<Position> {
+    let found = sqlx::query_as("select position, entries from cursor").fetch_optional(connection).await?;
+    let (at, entries) = found.map_or((None, 0), |(at, entries): (String, i64)| (Some(at), entries));
+    Ok(Position { at, entries })
 }
 
 async fn apply(transaction: &mut Transaction<'_, Sqlite>, mutation: &Mutation) -> Result<()> {

@@ -57,7 +57,7 @@ macro_rules! changelog_promises {
             payload::s1_37_postriders_own_tables_are_not_told_of
             payload::s1_28_s1_38_each_mutation_has_the_namespace_of_its_schema
             payload::s1_42_names_are_those_that_users_see
-            payload::s1_43_s1_65536_mutations_have_stamps
+            payload::s1_43_65536_mutations_have_stamps
             payload::s1_43_one_mutation_more_is_refused_before_any_sql
             payload::s1_43_a_unit_of_work_of_65536_mutations_is_committed
             payload::s1_47_what_cannot_be_written_is_refused_before_any_sql

@@ -215,7 +215,7 @@ fn changes(count: usize) -> Vec<Change> {
     (0..count).map(change).collect()
 }
 
-pub async fn s1_43_s1_65536_mutations_have_stamps<S: Scene>() {
+pub async fn s1_43_65536_mutations_have_stamps<S: Scene>() {
     let scene = S::start().await;
     let changelog = scene.changelog();
     let mut transaction = scene.begin().await;

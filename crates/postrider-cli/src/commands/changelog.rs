@@ -19,6 +19,7 @@ use crate::args::{
 };
 use crate::exit::{Failure, with_causes};
 use crate::output::{self, line, plain, short_time, span, time};
+use crate::target::Opened;
 
 /// How many entries are listed unless it is said.
 const LISTED: u64 = 100;
@@ -37,7 +38,13 @@ pub async fn run(changelog: Changelog, colour: Colour) -> Result<ExitCode, Failu
 }
 
 async fn open(target: &Target) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(postrider_changelog::open(&target.open().await?.store)?)
+    reader(&target.open().await?)
+}
+
+/// Entries have no tenant, so a source for one of them has nothing to say of them.
+fn reader(opened: &Opened) -> Result<Arc<dyn Reader>, Failure> {
+    opened.refuse_one_tenant("entries of the changelog have no tenant: they are those of all")?;
+    Ok(postrider_changelog::open(&opened.store)?)
 }
 
 /// An entry with the cursor to go on from, as the HTTP stream gives it.
@@ -259,7 +266,7 @@ async fn forget(arguments: ChangelogForget) -> Result<ExitCode, Failure> {
 }
 
 async fn open_to_change(change: &ChangelogChange) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(postrider_changelog::open(&change.target.open_to_change().await?.store)?)
+    reader(&change.target.open_to_change().await?)
 }
 
 fn gone(name: &str) -> Failure {

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::StoreError;
 use postrider::operate::{Change, Filter, LARGEST_CHANGE, Operator, REPLAYED, Record};
-use postrider::store::Payload;
+use postrider::store::{Payload, Scope};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -58,9 +58,10 @@ impl args::Filter {
 }
 
 async fn list(arguments: DeadList, coloured: bool) -> Result<ExitCode, Failure> {
-    let opened = arguments.target.open().await?;
+    let opened = arguments.target.open_to_look().await?;
     let operator = opened.store.operator();
     let filter = arguments.filter.to_store();
+    let filter = Filter { scope: opened.within(filter.scope)?, ..filter };
     let (mut after, mut listed) = (None, 0);
     let mut records = Vec::new();
     while listed < arguments.limit {
@@ -111,9 +112,10 @@ fn shortened(text: &str) -> String {
 }
 
 async fn show(arguments: DeadShow) -> Result<ExitCode, Failure> {
-    let opened = arguments.target.open().await?;
+    let opened = arguments.target.open_to_look().await?;
+    let scope = opened.within(Scope { namespaces: None, tenant: arguments.tenant })?;
     let record = opened.store.operator().message(arguments.id).await?;
-    let Some(record) = record else {
+    let Some(record) = record.filter(|record| scope.contains(&record.namespace, record.tenant_id)) else {
         return Err(Failure::failed(format!("there is no message {}", arguments.id)));
     };
     if arguments.json {
@@ -258,7 +260,8 @@ const TICKS: u32 = 10;
 
 async fn change(deed: Deed, arguments: DeadChange, coloured: bool) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.to_change(arguments.all)?;
-    let opened = arguments.target.open_to_change().await?;
+    let opened = arguments.target.open_to_change_messages().await?;
+    let filter = Filter { scope: opened.within(filter.scope)?, ..filter };
     let operator = opened.store.operator();
     let found = operator.count_dead(&filter).await?.min(arguments.limit.unwrap_or(u64::MAX));
     let decision = arguments.consent.decide(found);

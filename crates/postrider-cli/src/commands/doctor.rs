@@ -11,6 +11,7 @@ use crate::config::Source;
 use crate::exit::Failure;
 use crate::output::{self, line, plain};
 use crate::target::{self, Missing};
+use crate::tenants::Proof;
 
 pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure> {
     let mut examined: Vec<(String, Vec<Finding>)> = Vec::new();
@@ -39,7 +40,9 @@ pub async fn run(arguments: Doctor, colour: Colour) -> Result<ExitCode, Failure>
 async fn examine(source: &Source) -> Result<Vec<Finding>, Failure> {
     let store = target::connect(source, Missing::Refuse).await?;
     store.ping().await?;
-    Ok(store.examine().await?)
+    let mut findings = store.examine().await?;
+    findings.extend(crate::tenants::examine(&store, source, Proof::Try).await?);
+    Ok(findings)
 }
 
 fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool) -> Result<(), Failure> {
@@ -52,19 +55,25 @@ fn print(examined: &[(String, Vec<Finding>)], arguments: &Doctor, coloured: bool
         let fine = findings.iter().filter(|finding| is_fine(finding)).count();
         line(&format!("{what}: {fine} of {} checks are fine", findings.len()))?;
         for finding in shown {
-            let (word, colour) = match finding.severity {
-                Severity::Fine if !finding.is_examined() => ("unknown", Color::Yellow),
-                Severity::Fine => ("fine", Color::Green),
-                Severity::Warning => ("warning", Color::Yellow),
-                Severity::Problem => ("problem", Color::Red),
-            };
-            line(&format!("  {} {}: {}", painted(word, colour, coloured), finding.name, plain(&finding.what)))?;
-            if let Some(fix) = &finding.fix {
-                line(&format!("      {}", plain(fix)))?;
-            }
+            print_one(finding, coloured)?;
         }
     }
     Ok(())
+}
+
+/// A finding, and under it what to do.
+pub(super) fn print_one(finding: &Finding, coloured: bool) -> Result<(), Failure> {
+    let (word, colour) = match finding.severity {
+        Severity::Fine if !finding.is_examined() => ("unknown", Color::Yellow),
+        Severity::Fine => ("fine", Color::Green),
+        Severity::Warning => ("warning", Color::Yellow),
+        Severity::Problem => ("problem", Color::Red),
+    };
+    line(&format!("  {} {}: {}", painted(word, colour, coloured), finding.name, plain(&finding.what)))?;
+    match &finding.fix {
+        Some(fix) => line(&format!("      {}", plain(fix))),
+        None => Ok(()),
+    }
 }
 
 /// What could not be looked at is not fine.

@@ -4,34 +4,35 @@ use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use postrider::any::AnyStore;
-use postrider::{Enqueued, Message};
+use postrider::{Enqueued, Message, TenantSetting};
 use serde_json::json;
 
 use crate::args::Enqueue;
 use crate::exit::{Failure, with_causes};
 use crate::output::{self, line, messages};
+use crate::target::Opened;
 
 /// Lines per transaction.
 const BATCH: usize = 500;
 
-pub async fn run(enqueue: Enqueue) -> Result<ExitCode, Failure> {
+pub async fn run(mut enqueue: Enqueue) -> Result<ExitCode, Failure> {
     let opened = enqueue.target.open().await?;
+    enqueue.tenant = opened.tenant(enqueue.tenant)?;
     match enqueue.lines {
-        true => lines(&enqueue, &opened.store).await?,
-        false => one(&enqueue, &opened.store).await?,
+        true => lines(&enqueue, &opened).await?,
+        false => one(&enqueue, &opened).await?,
     }
     Ok(super::done())
 }
 
-async fn one(enqueue: &Enqueue, store: &AnyStore) -> Result<(), Failure> {
+async fn one(enqueue: &Enqueue, opened: &Opened) -> Result<(), Failure> {
     let payload = match (&enqueue.payload, &enqueue.file) {
         (Some(payload), _) => payload.clone().into_bytes(),
         (None, Some(file)) => read(file)?,
         (None, None) => return Err(Failure::usage("there is no payload")),
     };
     let message = message(enqueue, &payload)?;
-    for enqueued in write(store, vec![message]).await? {
+    for enqueued in write(enqueue, opened, vec![message]).await? {
         match enqueue.json {
             true => output::json(&json!({ "id": enqueued.id(), "new": enqueued.is_new() }))?,
             false if enqueued.is_new() => line(&enqueued.id().to_string())?,
@@ -41,7 +42,7 @@ async fn one(enqueue: &Enqueue, store: &AnyStore) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn lines(enqueue: &Enqueue, store: &AnyStore) -> Result<(), Failure> {
+async fn lines(enqueue: &Enqueue, opened: &Opened) -> Result<(), Failure> {
     let bar = output::progress(0, "enqueued");
     let mut batch = Vec::with_capacity(BATCH);
     let mut written = 0;
@@ -53,13 +54,13 @@ async fn lines(enqueue: &Enqueue, store: &AnyStore) -> Result<(), Failure> {
         let place = |failure: Failure| failure.after(&format!("line {}, after {}: ", at + 1, messages(written)));
         batch.push(message(enqueue, text.as_bytes()).map_err(place)?);
         if batch.len() == BATCH {
-            written += write(store, std::mem::take(&mut batch)).await.map_err(place)?.len() as u64;
+            written += write(enqueue, opened, std::mem::take(&mut batch)).await.map_err(place)?.len() as u64;
             bar.set_length(written);
             bar.set_position(written);
         }
     }
     if !batch.is_empty() {
-        written += write(store, batch).await?.len() as u64;
+        written += write(enqueue, opened, batch).await?.len() as u64;
     }
     bar.finish_and_clear();
     match enqueue.json {
@@ -104,8 +105,17 @@ fn message(enqueue: &Enqueue, payload: &[u8]) -> Result<Message, Failure> {
     Ok(message)
 }
 
-async fn write(store: &AnyStore, messages: Vec<Message>) -> Result<Vec<Enqueued>, Failure> {
-    store.enqueue(messages).await.map_err(|error| Failure::failed(with_causes(&error)))
+/// Writes in a transaction of the tenant, if one is given, because row-level security may be on.
+async fn write(enqueue: &Enqueue, opened: &Opened, messages: Vec<Message>) -> Result<Vec<Enqueued>, Failure> {
+    let written = match enqueue.tenant {
+        Some(tenant) => {
+            let setting = TenantSetting::new(&opened.tenant_setting);
+            let setting = setting.map_err(|error| Failure::usage(error.to_string()))?;
+            opened.store.enqueue_as(tenant, &setting, messages).await
+        }
+        None => opened.store.enqueue(messages).await,
+    };
+    written.map_err(|error| Failure::failed(with_causes(&error)))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -7,6 +7,7 @@ pub mod dead;
 pub mod doctor;
 pub mod enqueue;
 pub mod health;
+pub mod layout;
 pub mod manual;
 pub mod migrate;
 pub mod purge;

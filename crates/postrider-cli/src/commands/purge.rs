@@ -13,13 +13,14 @@ use crate::output::{self, messages};
 const CHUNK: u32 = 1_000;
 
 pub async fn run(arguments: args::Purge) -> Result<ExitCode, Failure> {
-    let opened = arguments.target.open_to_change().await?;
+    let opened = arguments.target.open_to_change_messages().await?;
     let operator = opened.store.operator();
     let finished = match arguments.state {
         Finished::Delivered => store::Finished::Delivered,
         Finished::Dead => store::Finished::Dead,
     };
-    let purge = Purge { scope: arguments.scope.to_store(), finished, older_than: arguments.older_than, limit: CHUNK };
+    let scope = opened.within(arguments.scope.to_store())?;
+    let purge = Purge { scope, finished, older_than: arguments.older_than, limit: CHUNK };
     let found = operator.count_purge(&purge).await?;
     let decision = arguments.consent.decide(found);
     let deleted = match decision {

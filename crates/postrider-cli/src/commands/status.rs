@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use comfy_table::Color;
-use postrider::State;
 use postrider::operate::Tally;
+use postrider::{State, Use};
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
@@ -37,8 +37,14 @@ pub async fn run(arguments: Status, colour: Colour) -> Result<ExitCode, Failure>
 }
 
 async fn look(name: &str, source: &Source, arguments: &Status) -> Result<Snapshot, Failure> {
-    let opened = target::open(name.to_owned(), source, Missing::Refuse).await?;
+    let opened = open(name, source).await?;
     Snapshot::take(&opened, arguments).await
+}
+
+async fn open(name: &str, source: &Source) -> Result<Opened, Failure> {
+    let opened = target::open(name.to_owned(), source, Missing::Refuse).await?;
+    opened.sees_messages(Use::Read).await?;
+    Ok(opened)
 }
 
 fn tell_of_failure(name: &str, failure: &Failure, as_json: bool) -> Result<ExitCode, Failure> {
@@ -92,7 +98,7 @@ async fn look_again<'a>(
     arguments: &Status,
 ) -> Result<Snapshot, Failure> {
     if !opened.contains_key(name) {
-        opened.insert(name, target::open(name.to_owned(), source, Missing::Refuse).await?);
+        opened.insert(name, open(name, source).await?);
     }
     match opened.get(name) {
         Some(source) => Snapshot::take(source, arguments).await,
@@ -110,7 +116,8 @@ struct Snapshot {
 impl Snapshot {
     async fn take(source: &Opened, arguments: &Status) -> Result<Self, Failure> {
         let operator = source.store.operator();
-        let tallies = operator.overview(&arguments.scope.to_store(), !arguments.no_delivered).await?;
+        let scope = source.within(arguments.scope.to_store())?;
+        let tallies = operator.overview(&scope, !arguments.no_delivered).await?;
         Ok(Self { name: source.name.clone(), tallies, taken: Instant::now() })
     }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use postrider::layout::ClaimBy;
 use postrider::store::{Delivered as Fate, Order as Waits};
-use postrider::{Dispatcher, DispatcherBuilder, Scope, Sink, Store};
-use postrider::{InvalidName, Names};
+use postrider::{Dispatcher, DispatcherBuilder, Scope, Sink, Store, TenantLimit, TenantLimits};
+use uuid::Uuid;
 
-use super::model::{Config, Delivered, Order, Relay, Route, Source};
+use super::model::{self, Config, Delivered, Order, Relay, Route, Source};
 
 impl Config {
     /// The routes for the messages of a source.
@@ -31,14 +32,6 @@ impl Config {
 }
 
 impl Source {
-    /// Where the outbox lives in the database.
-    pub fn names(&self) -> Result<Names, InvalidName> {
-        match &self.schema {
-            Some(schema) => Names::new(schema, &self.prefix, &self.table),
-            None => Names::unqualified(&self.prefix, &self.table),
-        }
-    }
-
     /// Whose messages are taken.
     pub fn scope(&self) -> Scope {
         Scope { namespaces: self.namespaces.clone(), tenant: self.tenant }
@@ -71,6 +64,14 @@ impl Source {
                 Delivered::Keep => Fate::Keep,
                 Delivered::Delete => Fate::Delete,
             });
+        builder = builder.tenant_limits(self.tenant_limits.to_dispatcher());
+        if self.tenant_metrics {
+            builder = builder.tenant_metrics(self.tenant_metrics_max);
+        }
+        // Each claim keeps a connection and its rows' locks: one is published while the next is taken.
+        if self.described.claim == ClaimBy::RowLock {
+            builder = builder.max_rows(self.batch_size as usize * 2);
+        }
         if let Some(age) = self.keep_delivered {
             builder = builder.purge_delivered_after(age);
         }
@@ -79,4 +80,35 @@ impl Source {
         }
         builder
     }
+}
+
+/// The tenant that a name in the configuration stands for. In variables there are no hyphens.
+pub(super) fn tenant_of(name: &str) -> Option<Uuid> {
+    name.replace('_', "-").parse().ok()
+}
+
+impl model::TenantLimits {
+    /// What holds for all tenants that have no limits of their own.
+    pub(super) fn each(&self) -> TenantLimit {
+        limit(self.rate, self.burst, self.in_flight)
+    }
+
+    fn to_dispatcher(&self) -> TenantLimits {
+        let single = self.tenants.iter().filter_map(|(name, limit)| Some((tenant_of(name)?, limit)));
+        single.fold(TenantLimits::each(self.each()), |limits, (tenant, limit)| {
+            limits.tenant(tenant, limit.to_dispatcher())
+        })
+    }
+}
+
+impl model::TenantLimit {
+    pub(super) fn to_dispatcher(&self) -> TenantLimit {
+        limit(self.rate, self.burst, self.in_flight)
+    }
+}
+
+fn limit(rate: Option<u32>, burst: Option<u32>, in_flight: Option<u32>) -> TenantLimit {
+    let mut limit = TenantLimit::none();
+    (limit.rate, limit.burst, limit.in_flight) = (rate, burst, in_flight);
+    limit
 }

@@ -120,7 +120,7 @@ fn resolve<'a>(tree: &Node, shape: &'a Shape, segments: &[String]) -> Result<Tar
                 target.shape = &Shape::Leaf(Leaf::Text);
                 Step::Key(TYPE.to_owned())
             }
-            Shape::Section(_) | Shape::Typed(_) => {
+            Shape::Section(_) | Shape::Typed(_) | Shape::TextOr(_) => {
                 let fields = target.shape.fields();
                 let kind = matches!(target.shape, Shape::Typed(_)).then(|| TYPE.to_owned());
                 let known = || Instead::Names(fields.iter().map(|field| field.name.clone()).chain(kind).collect());
@@ -229,6 +229,7 @@ fn typed(text: &str, shape: &Shape, origin: &Origin) -> Result<Value, &'static s
             }
             _ => plain(),
         },
+        Shape::TextOr(_) => toml('{').unwrap_or_else(plain),
         Shape::Leaf(_) => plain(),
         Shape::List(_) if trimmed.starts_with('[') => toml('[')
             .ok_or("this begins like a TOML list and is none; separate elements by commas, without brackets")?,

@@ -8,6 +8,7 @@ mod check;
 mod database;
 mod dispatcher;
 mod environment;
+mod layout;
 mod model;
 mod problem;
 mod read;
@@ -27,9 +28,12 @@ use std::sync::LazyLock;
 use postrider_sinks::setting::Secret;
 
 pub use environment::{environment, is_of_source};
+pub use layout::Written;
 pub use model::*;
 pub use problem::{KeyPath, Problem, Refused};
 pub use reference::{example, reference};
+#[cfg(feature = "bench")]
+pub use shape::nearest;
 pub use sink::Sink;
 
 use check::{Declared, check};
@@ -92,7 +96,7 @@ fn is_open_to_others(_: &std::fs::Metadata) -> bool {
     false
 }
 
-fn load_text(
+pub(super) fn load_text(
     name: &str,
     text: &str,
     open_to_others: bool,
@@ -109,7 +113,8 @@ fn load_text(
     }
     let declared = Declared::in_tree(&tree);
     read::prune(&mut tree, &SHAPE, &mut refused);
-    let config: Config = read::read(&mut tree, &mut refused);
+    let mut config: Config = read::read(&mut tree, &mut refused);
+    config.describe(&tree);
     let warnings = check(&config, &tree, &declared, refused, warned)?;
     Ok(Loaded { config, warnings })
 }
@@ -170,10 +175,10 @@ pub fn from_flags(
     };
     config.source.retain(|name, _| name == NAME);
     config.source.entry(NAME.to_owned()).or_default().url = Some(database_url);
+    config.describe(&tree);
     config.sink = BTreeMap::from([(NAME.to_owned(), sink)]);
     config.route = vec![Route { sink: NAME.to_owned(), destination, ..Route::default() }];
-    let declared =
-        Declared { sources: config.source.keys().cloned().collect(), sinks: config.sink.keys().cloned().collect() };
+    let declared = Declared::in_tree(&tree).with(config.source.keys().cloned(), config.sink.keys().cloned());
     let warnings = check(&config, &tree, &declared, refused, Findings::new(PLACE, ""))?;
     Ok(Loaded { config, warnings })
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use postrider::ExponentialBackoff;
 use postrider::dispatch;
+use postrider::{ExponentialBackoff, Layout};
 use postrider_changelog::ConsumerConfig;
 use postrider_sinks::Format;
 use postrider_sinks::setting::{Secret, duration};
@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::layout::Written;
 use super::sink::Sink;
 
 /// The whole configuration.
@@ -29,6 +30,10 @@ pub struct Config {
     pub trace: Trace,
     /// Databases with an outbox in them, by a name of your choice.
     pub source: BTreeMap<String, Source>,
+    /// What tables look like that were there before Postrider, by a name of your choice. A column is its name, or
+    /// `{ column = "name", type = "…", values = ["…"] }` where its type is an enum or a UUID; what is not named is not
+    /// there. `postrider layout guess` proposes one for a table, and `postrider layout show` prints those that are known.
+    pub layout: BTreeMap<String, Layout>,
     /// Where messages go, by a name of your choice.
     pub sink: BTreeMap<String, Sink>,
     /// Which sink a message goes to. A message takes the first route that matches it; what is not given matches all.
@@ -111,12 +116,20 @@ pub struct Source {
     pub behind_pooler: bool,
     /// Whether to bring the schema up to date at start. The role needs the right to do so.
     pub migrate: bool,
+    /// What its table looks like: `postrider`, another layout that is known (`postrider layout list`), or the name of a
+    /// `[layout.NAME]`.
+    pub layout: String,
     /// The schema of the outbox: `public` on PostgreSQL, the address's database on MySQL, unless given.
     pub schema: Option<String>,
-    /// What the names of functions and auxiliary tables begin with.
+    /// What the names of functions and auxiliary tables begin with; with another layout `postrider_NAME_` unless given.
     pub prefix: String,
-    /// The table of messages.
+    /// The table of messages; with another layout that is known its own unless given, and needed with a `[layout.NAME]`.
     pub table: String,
+    /// How long a lock counts in a table that says since when rows are locked and not until when, and how long rows stay
+    /// locked in a table without any such column: instead of the layout's number.
+    #[serde(with = "duration::option")]
+    #[schemars(with = "Option<String>", extend("format" = "duration"))]
+    pub lock_timeout: Option<Duration>,
     /// Only messages of these namespaces; all unless given.
     pub namespaces: Option<Vec<String>>,
     /// Only messages of this tenant, a UUID; all unless given.
@@ -124,7 +137,8 @@ pub struct Source {
     pub tenant: Option<Uuid>,
     /// Which messages wait for which others. All relays of a source must say the same.
     pub order: Order,
-    /// Messages per claim, from 1 to 1000.
+    /// Messages per claim, from 1 to 1000. Where rows are locked while they are published, at most the layout's `batch`,
+    /// which it is unless given.
     pub batch_size: u32,
     /// Publish calls under way at the same time.
     pub concurrency: usize,
@@ -132,7 +146,8 @@ pub struct Source {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub poll_interval: Duration,
-    /// How long a claim lasts unless it is renewed. After a crash, messages come again after this time.
+    /// How long a claim lasts unless it is renewed. After a crash, messages come again after this time. Where the layout
+    /// has a `lock_timeout`, at most that long, which it is unless given.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub lease: Duration,
@@ -140,7 +155,8 @@ pub struct Source {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub publish_timeout: Duration,
-    /// Attempts, the first included, for messages without a number of their own. Then a message is dead.
+    /// Attempts, the first included, for messages without a number of their own. Then a message is dead. Where the layout
+    /// has a `give_up_after`, it is that.
     pub max_attempts: u32,
     /// The delay after the first failed attempt; it doubles with each further one.
     #[serde(with = "duration")]
@@ -150,7 +166,7 @@ pub struct Source {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = "duration"))]
     pub retry_max: Duration,
-    /// What becomes of delivered messages.
+    /// What becomes of delivered messages; deleted, where the layout has nothing that says that they were.
     pub delivered: Delivered,
     /// Delete delivered messages of this age; they are kept for good unless given.
     #[serde(with = "duration::option")]
@@ -160,8 +176,49 @@ pub struct Source {
     #[serde(with = "duration::option")]
     #[schemars(with = "Option<String>", extend("format" = "duration"))]
     pub keep_dead: Option<Duration>,
+    /// Whether metrics of publishes, retries, deaths and latencies have the label `tenant`. Each tenant is a few dozen time
+    /// series.
+    pub tenant_metrics: bool,
+    /// With `tenant_metrics`, how many tenants have a value of their own; the rest are `other`.
+    pub tenant_metrics_max: usize,
+    /// What each tenant may have; not limited unless given. Messages without a tenant are never limited.
+    pub tenant_limits: TenantLimits,
     /// Its changelog: the units of work that were committed, in their order.
     pub changelog: Changelog,
+    /// How its tenants are kept apart, on PostgreSQL.
+    pub tenants: Tenants,
+    /// What `layout`, `schema`, `prefix`, `table` and `lock_timeout` come to.
+    #[serde(skip)]
+    pub described: Layout,
+    /// Which of its keys are not there by default.
+    #[serde(skip)]
+    pub written: Written,
+}
+
+/// What each tenant may have. The limits are those of one relay: two relays of a source let twice as much through.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantLimits {
+    /// Messages per second.
+    pub rate: Option<u32>,
+    /// Messages at once after a time without any; as many as `rate` unless given.
+    pub burst: Option<u32>,
+    /// Messages that are published at the same time.
+    pub in_flight: Option<u32>,
+    /// Other limits for single tenants, by their UUIDs. What is not given there is as for the others.
+    pub tenants: BTreeMap<String, TenantLimit>,
+}
+
+/// What one tenant may have.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantLimit {
+    /// Messages per second of this tenant.
+    pub rate: Option<u32>,
+    /// Messages of this tenant at once after a time without any; as many as `rate` unless given.
+    pub burst: Option<u32>,
+    /// Messages of this tenant that are published at the same time.
+    pub in_flight: Option<u32>,
 }
 
 /// The changelog of a source: the units of work that were committed, in their order.
@@ -187,13 +244,38 @@ pub struct Changelog {
     pub lease: Duration,
 }
 
+/// How the tenants of a source are kept apart, on PostgreSQL.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tenants {
+    /// Whether `run` and `doctor` see to it that row-level security confines the application to one tenant.
+    /// `postrider migrate --row-level-security` switches it on.
+    pub row_level_security: RowLevelSecurity,
+    /// The role that the application logs in as; needed unless `row_level_security` is off.
+    pub application_role: Option<String>,
+    /// The setting that says whose a transaction is: two names with a dot between.
+    pub setting: String,
+}
+
+/// Whether row-level security must confine the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowLevelSecurity {
+    /// Nobody looks.
+    Off,
+    /// What is wrong is logged at the start, and the doctor warns of it.
+    Warn,
+    /// The relay does not start while something is wrong, and the doctor fails.
+    Require,
+}
+
 /// Which messages wait for which others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// None for any other: a message that fails is overtaken.
     None,
-    /// Messages of a namespace with the same key go out one after the other; what comes after a failing one waits.
+    /// Messages of a namespace and a tenant with the same key go out one after the other; what comes after a failing one waits.
     Key,
 }
 
@@ -266,7 +348,9 @@ impl Default for Source {
             connections: 8,
             behind_pooler: false,
             migrate: false,
+            layout: "postrider".into(),
             schema: None,
+            lock_timeout: None,
             prefix: names.prefix().to_owned(),
             table: names.table().to_owned(),
             namespaces: None,
@@ -283,7 +367,23 @@ impl Default for Source {
             delivered: Delivered::Keep,
             keep_delivered: None,
             keep_dead: None,
+            tenant_metrics: false,
+            tenant_metrics_max: dispatch::DEFAULT_TENANTS_IN_METRICS,
+            tenant_limits: TenantLimits::default(),
             changelog: Changelog::default(),
+            tenants: Tenants::default(),
+            described: Layout::default(),
+            written: Written::default(),
+        }
+    }
+}
+
+impl Default for Tenants {
+    fn default() -> Self {
+        Self {
+            row_level_security: RowLevelSecurity::Off,
+            application_role: None,
+            setting: postrider::tenant::DEFAULT_SETTING.into(),
         }
     }
 }

@@ -72,7 +72,8 @@ impl KeyPath {
 
     /// The source, sink, route or other section that it belongs to.
     pub fn section(&self) -> &[Step] {
-        let named = matches!(self.0.first(), Some(Step::Key(key)) if ["source", "sink", "route"].contains(&&**key));
+        let named =
+            matches!(self.0.first(), Some(Step::Key(key)) if ["source", "layout", "sink", "route"].contains(&&**key));
         &self.0[..self.0.len().min(if named { 2 } else { 1 })]
     }
 }

@@ -22,7 +22,7 @@ struct Pruning<'a, 'b> {
 impl Pruning<'_, '_> {
     fn node(&mut self, node: &mut Node, shape: &Shape, path: &KeyPath) {
         match (&mut node.value, shape) {
-            (Value::Table(table), Shape::Section(fields)) => self.table(table, fields, path),
+            (Value::Table(table), Shape::Section(fields) | Shape::TextOr(fields)) => self.table(table, fields, path),
             (Value::Table(table), Shape::Named(inner)) => {
                 let typed = if let Shape::Typed(variants) = &**inner { variants.as_slice() } else { &[] };
                 table.retain(|name, entry| typed.is_empty() || self.has_type(entry, typed, &path.key(name)));
@@ -100,7 +100,7 @@ fn section_with(key: &str, shape: &Shape, title: &str) -> Option<String> {
             };
             fields.iter().find_map(inside)
         }
-        Shape::Leaf(_) => None,
+        Shape::TextOr(_) | Shape::Leaf(_) => None,
     }
 }
 

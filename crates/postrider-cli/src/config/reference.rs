@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::environment::variable;
-use super::model::{Config, Route, Source};
+use super::model::{Config, Route, Source, TenantLimit};
 use super::shape::{Field, Leaf, Shape, TYPE, Variant};
 use super::sink::Sink;
 
@@ -65,8 +65,11 @@ pub(super) fn sections(shape: &Shape) -> String {
 /// The shape of the whole configuration, with its keys in the order of the model rather than of the alphabet.
 pub fn model() -> Shape {
     let sinks = Sink::one_of_each().into_iter().enumerate().map(|(at, sink)| (at.to_string(), sink));
+    let mut source = Source::default();
+    source.tenant_limits.tenants.insert("NAME".to_owned(), TenantLimit::default());
     let whole = Config {
-        source: [("NAME".to_owned(), Source::default())].into(),
+        source: [("NAME".to_owned(), source)].into(),
+        layout: complete_layout().map(|layout| ("NAME".to_owned(), layout)).into_iter().collect(),
         sink: sinks.collect(),
         route: vec![Route::default()],
         ..Config::default()
@@ -75,6 +78,16 @@ pub fn model() -> Shape {
     let mut shape = Shape::of::<Config>();
     sort(&mut shape, &order.unwrap_or_default());
     shape
+}
+
+/// A layout with every key, so that their order is known: the one of the example.
+fn complete_layout() -> Option<postrider::Layout> {
+    #[derive(serde::Deserialize)]
+    struct Layouts {
+        layout: std::collections::BTreeMap<String, postrider::Layout>,
+    }
+    let mut example: Layouts = toml::from_str(FULL).ok()?;
+    example.layout.pop_first().map(|(_, layout)| layout)
 }
 
 /// The keys of a value as they were written, with what is under them.
@@ -146,7 +159,7 @@ fn sort(shape: &mut Shape, order: &Order) {
             }
             inner => order.0.iter().take(1).for_each(|(_, order)| sort(inner, order)),
         },
-        Shape::Typed(_) | Shape::Leaf(_) => {}
+        Shape::Typed(_) | Shape::TextOr(_) | Shape::Leaf(_) => {}
     }
 }
 
@@ -234,11 +247,13 @@ impl Page {
             (None, _) => ", not set by default".to_owned(),
         };
         self.add(&format!("\n{}{presence} · `{}`\n", kind(&field.shape), variable(&path)));
-        let inner = match &field.shape {
-            Shape::Named(inner) => inner,
-            shape => shape,
-        };
-        self.inside(inner, &path);
+        match &field.shape {
+            Shape::Named(inner) if matches!(**inner, Shape::Section(_)) => {
+                self.inside(inner, &[path, vec!["NAME".to_owned()]].concat());
+            }
+            Shape::Named(inner) => self.inside(inner, &path),
+            shape => self.inside(shape, &path),
+        }
     }
 }
 
@@ -247,6 +262,7 @@ fn kind(shape: &Shape) -> String {
         Shape::Leaf(leaf) => leaf_kind(leaf).to_owned(),
         Shape::List(inner) => format!("List of {}", kind(inner).to_lowercase()),
         Shape::Named(inner) => format!("Table of {}", kind(inner).to_lowercase()),
+        Shape::TextOr(_) => "Text or table".to_owned(),
         Shape::Section(_) | Shape::Typed(_) => "Table".to_owned(),
     }
 }

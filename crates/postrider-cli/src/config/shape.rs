@@ -16,6 +16,8 @@ pub enum Shape {
     Named(Box<Shape>),
     /// A list.
     List(Box<Shape>),
+    /// Text, or a table with known keys where there is more to say.
+    TextOr(Vec<Field>),
     /// A single value.
     Leaf(Leaf),
 }
@@ -80,7 +82,7 @@ impl Shape {
     /// The known keys of a table, of all its types if it has a `type`.
     pub fn fields(&self) -> Vec<&Field> {
         match self {
-            Self::Section(fields) => fields.iter().collect(),
+            Self::Section(fields) | Self::TextOr(fields) => fields.iter().collect(),
             Self::Typed(variants) => variants.iter().flat_map(|variant| &variant.fields).collect(),
             _ => Vec::new(),
         }
@@ -133,6 +135,12 @@ fn one_of(variants: &[&Json]) -> Shape {
     }
     if let [only] = variants {
         return shape(only);
+    }
+    if let [text, table] = variants
+        && kind(text) == "string"
+        && table["properties"].is_object()
+    {
+        return Shape::TextOr(fields(table));
     }
     let words = variants.iter().map(|schema| Some((schema["const"].as_str()?.to_owned(), about(schema))));
     Shape::Leaf(words.collect::<Option<Vec<_>>>().map_or(Leaf::Any, Leaf::Word))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use postrider::any::AnyStore;
+use postrider::store::StoreErrorKind;
 use postrider::{BreakerConfig, Dispatcher, Pulse, Route, Router, StoreError};
 use postrider_changelog::ChangelogError;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +20,14 @@ use super::sinks::Sinks;
 use crate::config::{Config, Relay, Source};
 use crate::exit::{Failure, with_causes};
 use crate::target::{self, Missing};
+use crate::tenants;
 
 /// How long to wait before a database that does not answer is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// How long to wait before a dispatcher that failed begins anew.
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
+/// How often to look whether row security has come to hide rows from the relay.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// When a generation is started.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +58,8 @@ pub struct Line {
     /// Whether its database has answered and its schema is right.
     checked: bool,
     pulse: Mutex<Option<Pulse>>,
+    /// What hides rows from its role, as it was seen last.
+    hidden: Mutex<Option<String>>,
     pub since: Instant,
     stop: CancellationToken,
     drained: CancellationToken,
@@ -70,6 +76,33 @@ impl Line {
     /// The dispatcher's signs of life, once there is one.
     pub fn pulse(&self) -> Option<Pulse> {
         self.pulse.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What hides rows from its role, as it was seen last: it finds nothing to do, and is not well.
+    pub fn hidden(&self) -> Option<String> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether row security hides rows from its role, which may begin while it runs; says so once. A database that
+    /// does not answer tells nothing of it.
+    pub async fn look_for_hidden(&self) -> Result<(), StoreError> {
+        if !self.dispatches {
+            return Ok(());
+        }
+        let looked = self.store.check_row_security().await;
+        let now = match &looked {
+            Err(error) if error.kind() != StoreErrorKind::Refused => return looked,
+            Err(error) => Some(with_causes(error)),
+            Ok(()) => None,
+        };
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*hidden, &now) {
+            (None, Some(why)) => tracing::error!(source = self.name, "{why}"),
+            (Some(_), None) => tracing::info!(source = self.name, "row security shows all rows again"),
+            _ => {}
+        }
+        *hidden = now;
+        looked
     }
 
     /// Makes what its changelog is read with.
@@ -159,7 +192,7 @@ async fn line(name: &str, source: &Source, config: &Config, start: Start<'_>) ->
     let said = |failure: Failure| failure.after(&format!("source {name:?}: "));
     let missing = if source.migrate { Missing::Make } else { Missing::Refuse };
     let store = target::connect(source, missing).await.map_err(said)?;
-    let checked = match prepare_store(&store, source).await {
+    let checked = match prepare_store(&store, name, source).await {
         Err(error) if error.kind().is_transient() && start.tolerates(name, source) => {
             tracing::warn!(source = name, "the database does not answer yet: {}", with_causes(&error));
             false
@@ -173,6 +206,7 @@ async fn line(name: &str, source: &Source, config: &Config, start: Start<'_>) ->
         relay: config.relay.clone(),
         checked,
         pulse: Mutex::default(),
+        hidden: Mutex::default(),
         since: Instant::now(),
         stop: CancellationToken::new(),
         drained: CancellationToken::new(),
@@ -214,12 +248,13 @@ impl Prepared {
     }
 }
 
-async fn prepare_store(store: &AnyStore, source: &Source) -> Result<(), StoreError> {
+async fn prepare_store(store: &AnyStore, name: &str, source: &Source) -> Result<(), StoreError> {
     store.ping().await?;
     if source.migrate {
         store.migrate().await?;
     }
-    store.check_schema().await
+    store.check_relay().await?;
+    tenants::check(store, name, source).await
 }
 
 /// The routers of each source, from the routes that are for it.
@@ -266,7 +301,7 @@ async fn work(line: &Line, router: Option<Arc<Router>>) -> usize {
         }
     };
     let entries = join_all(line.carriers.iter().map(|carrier| carry(line, carrier)));
-    let (messages, entries) = tokio::join!(messages, entries);
+    let (messages, entries, ()) = tokio::join!(messages, entries, watch(line));
     // What is only served is there until the end.
     line.stop.cancelled().await;
     messages + entries.iter().sum::<usize>()
@@ -293,6 +328,14 @@ async fn deliver(line: &Line, router: Arc<Router>) -> usize {
     0
 }
 
+/// Looks now and then whether rows are hidden, until it is told to stop.
+async fn watch(line: &Line) {
+    while line.stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        // A database that does not answer is told by the loop of the dispatcher.
+        let _ = line.stop.run_until_cancelled(line.look_for_hidden()).await;
+    }
+}
+
 /// Delivers the entries of a changelog route until it is told to stop; answers how many publishes were cut off.
 async fn carry(line: &Line, carrier: &Carrier) -> usize {
     while !line.stop.is_cancelled() {
@@ -308,7 +351,7 @@ async fn carry(line: &Line, carrier: &Carrier) -> usize {
 /// Waits for a database that was down at the start, and checks it; false if it was told to stop before.
 async fn until_it_answers(line: &Line) -> bool {
     loop {
-        match line.stop.run_until_cancelled(prepare_store(&line.store, &line.source)).await {
+        match line.stop.run_until_cancelled(prepare_store(&line.store, &line.name, &line.source)).await {
             None => return false,
             Some(Ok(())) => return true,
             Some(Err(error)) => {

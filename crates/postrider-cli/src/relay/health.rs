@@ -62,7 +62,7 @@ impl Current {
         Answer { good, body: json!({ "healthy": good, "sources": sources }) }
     }
 
-    /// Whether every database and every sink answers.
+    /// Whether every database and every sink answers, and no row is hidden from the relay.
     pub async fn readiness(&self) -> Answer {
         let mut last = self.readiness.lock().await;
         if let Some((asked, answer)) = &*last
@@ -72,7 +72,11 @@ impl Current {
         }
         let generation = self.generation();
         let databases = join_all(generation.lines.iter().map(|line| async {
-            let answer = timeout(PATIENCE, line.store.ping()).await;
+            let answer = timeout(PATIENCE, async {
+                line.store.ping().await?;
+                line.look_for_hidden().await
+            });
+            let answer = answer.await;
             let why = match answer {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(with_causes(&error)),
@@ -124,7 +128,7 @@ fn progress(line: &Line, limits: &Admin) -> (bool, Value) {
     (good, body)
 }
 
-/// Red when the loop is stuck, the database does not answer, or the oldest due message is too old while nothing gets settled.
+/// Red when rows are hidden, the loop is stuck, the database does not answer, or the oldest due message is too old while nothing gets settled.
 fn messages(line: &Line, limits: &Admin) -> (bool, Value) {
     let Some(signs) = line.pulse().map(|pulse| pulse.signs()) else {
         let waited = line.since.elapsed();
@@ -134,7 +138,9 @@ fn messages(line: &Line, limits: &Admin) -> (bool, Value) {
     };
     let stats = signs.stats.map(|(stats, _)| stats).unwrap_or_default();
     let oldest_due = stats.oldest_due;
-    let why = if signs.turned > limits.stalled_after {
+    let why = if let Some(hidden) = line.hidden() {
+        Some(hidden)
+    } else if signs.turned > limits.stalled_after {
         Some(format!("the loop is stuck since {}", span(signs.turned)))
     } else if signs.looked > limits.stalled_after {
         Some(format!("the database answered last {} ago", span(signs.looked)))

@@ -10,7 +10,7 @@ mod generation;
 mod health;
 mod patient;
 mod service;
-mod signals;
+pub mod signals;
 mod sinks;
 mod telemetry;
 
@@ -87,7 +87,7 @@ fn load(arguments: &Run) -> Result<config::Loaded, Failure> {
         (Some(sink), Some(url)) => {
             let loaded = config::from_flags(url, sink, config::environment());
             let mut loaded = loaded.map_err(|refused| Failure::usage(refused.to_string()))?;
-            loaded.config.source.values_mut().for_each(|source| target.apply(source));
+            loaded.config.source.values_mut().try_for_each(|source| target.apply(source))?;
             loaded
         }
         (Some(_), None) => return Err(Failure::usage("from where? Give --database-url, or POSTRIDER_DATABASE_URL")),

@@ -132,3 +132,37 @@ async fn t38_a_broker_that_is_down_holds_up_no_other_and_gets_its_messages_later
     }
     Ok(())
 }
+
+/// A consumer of the outbox event router's topics finds what it found before: topic, key, value, and the row's id as a header.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_the_outbox_event_router_reach_kafka_as_its_consumers_know_them() -> Result<()> {
+    for layout in ["debezium", "debezium_keep"] {
+        let site = Site::postgres().await?;
+        site.postrider(&["migrate", "--layout", layout]).await?.succeeded()?;
+        let kafka = Kafka::start().await?;
+        kafka.create_topic("outbox.event.Order", 1).await?;
+        let text = format!(
+            "[source.shop]\nurl = {:?}\nlayout = {layout:?}\n[sink.kafka]\ntype = \"kafka\"\nbrokers = [{:?}]\n\
+             [[route]]\nsink = \"kafka\"\ndestination = \"outbox.event.{{topic}}\"\n",
+            site.url,
+            kafka.address()
+        );
+        let file = site.file("postrider.toml", &text)?.display().to_string();
+        let id = "00000000-0000-0000-0000-000000000007";
+        let row = "insert into outboxevent (id, aggregatetype, aggregateid, type, payload) values ";
+        site.source()
+            .await?
+            .run(&format!("{row} ('{id}', 'Order', '4711', 'OrderCreated', '{{\"total\":3}}')"))
+            .await?;
+        let relay = Relay::spawn(&["--config", &file], &[])?;
+        let reader = kafka.reader("outbox.event.Order", 1)?;
+        within(PATIENCE, "the event", || async { !reader.records().is_empty() }).await.with_context(|| relay.log())?;
+        let record = reader.records().remove(0);
+        let header = |name: &str| record.headers.get(name).map(String::as_str);
+        assert_eq!(record.key.as_deref(), Some(&b"4711"[..]));
+        let value: serde_json::Value = serde_json::from_slice(record.value.as_deref().context("a value")?)?;
+        assert_eq!(value, serde_json::json!({ "total": 3 }));
+        assert_eq!((header("id"), header("event_type")), (Some(id), Some("OrderCreated")));
+    }
+    Ok(())
+}

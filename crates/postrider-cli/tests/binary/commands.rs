@@ -7,7 +7,7 @@ use super::support::{PATIENCE, Relay, Site, postrider};
 use testkit::within;
 
 #[tokio::test]
-async fn a_first_event_needs_three_commands_and_no_file() -> Result<()> {
+async fn s2_24_s3_28_a_first_event_needs_three_commands_and_no_file() -> Result<()> {
     for site in Site::each().await? {
         let before = site.postrider(&["run", "--sink", "stdout"]).await?.failed_with(1)?;
         assert!(before.err.contains("postrider migrate"), "{before:?}");

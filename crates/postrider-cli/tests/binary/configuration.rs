@@ -1,8 +1,8 @@
 //! Configuration, as the binary reads it.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-use super::support::{Site, postrider};
+use super::support::{PATIENCE, Relay, Site, postrider};
 
 #[tokio::test]
 async fn s20_config_check_names_the_place_and_suggests() -> Result<()> {
@@ -73,9 +73,32 @@ async fn the_environment_alone_configures_a_relay() -> Result<()> {
         ("POSTRIDER__ROUTE__0__SINK", "out"),
         ("POSTRIDER__ROUTE__0__TOPIC", "t*"),
     ];
-    let mut relay = super::support::Relay::spawn(&[], &variables)?;
+    let mut relay = Relay::spawn(&[], &variables)?;
     let arrived = || async { relay.out().contains("\"event_id\"") };
-    testkit::within(super::support::PATIENCE, "a line", arrived).await?;
+    testkit::within(PATIENCE, "a line", arrived).await?;
     assert_eq!(relay.stop().await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn c13_a_source_is_left_alone_until_it_is_switched_on() -> Result<()> {
+    let (on, off) = (Site::sqlite().await?.migrated().await?, Site::sqlite().await?.migrated().await?);
+    for site in [&on, &off] {
+        site.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;
+    }
+    let text = |enabled: bool| {
+        format!(
+            "[source.on]\nurl = \"{}\"\n[source.off]\nurl = \"{}\"\nenabled = {enabled}\n[sink.out]\ntype = \"stdout\"\n[[route]]\nsink = \"out\"\n",
+            on.url, off.url
+        )
+    };
+    for (enabled, left) in [(false, 1), (true, 0)] {
+        let mut relay = Relay::with_config(&on.file("postrider.toml", &text(enabled))?).await?;
+        let site = if enabled { &off } else { &on };
+        let delivered = || async { site.count("delivered").await.is_ok_and(|rows| rows == 1) };
+        testkit::within(PATIENCE, "a delivery", delivered).await.with_context(|| relay.log())?;
+        assert_eq!(relay.stop().await?, 0);
+        assert_eq!(off.count("pending").await?, left, "{}", relay.log());
+    }
     Ok(())
 }

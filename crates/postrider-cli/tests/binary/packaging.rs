@@ -24,7 +24,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_and_the_alert_rules_use_metrics_that_exist() -> Result<()> {
+fn s2_23_the_dashboard_and_the_alert_rules_use_metrics_that_exist() -> Result<()> {
     let documented = metrics_in(&read("docs/operations/monitor.md")?);
     let dashboard = read("packaging/grafana/postrider.json")?;
     let parsed: serde_json::Value = serde_json::from_str(&dashboard)?;

@@ -140,3 +140,32 @@ async fn a_source_that_was_down_before_does_not_forbid_a_reload() -> Result<()> 
     assert_eq!(relay.stop().await?, 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn s2_25_s0_80_an_interval_changes_with_a_reload_and_not_before() -> Result<()> {
+    let site = Site::postgres().await?.migrated().await?;
+    let receiver = Receiver::start().await?;
+    let with = |interval: &str| {
+        config(&site.url, &receiver.url, "").replace("[source.shop]", &format!("[source.shop]\n{interval}"))
+    };
+    let slow = with("poll_interval = \"1m\"\nlease = \"5m\"\nbatch_size = 7");
+    let file = site.file("postrider.toml", &slow)?;
+    let mut relay = Relay::with_config(&file).await?;
+    // A plain insert rings for nobody, so only the interval finds it.
+    let pool = sqlx::PgPool::connect(&site.url).await?;
+    let insert = || sqlx::query("insert into outbox_messages (namespace, topic, payload) values ('n', 't', '1')");
+    within(PATIENCE, "its first look", || async { relay.get("/readyz").await.is_ok_and(|(code, _)| code == 200) })
+        .await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    insert().execute(&pool).await?;
+    site.file("postrider.toml", &with("poll_interval = \"100ms\"\nlease = \"5m\"\nbatch_size = 70"))?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(receiver.arrivals().is_empty(), "what runs keeps its settings, whatever the file says");
+    relay.signal(Signal::SIGHUP)?;
+    logged(&relay, "the new configuration is in force").await?;
+    receiver.until(1).await?;
+    insert().execute(&pool).await?;
+    receiver.until(2).await?;
+    assert_eq!(relay.stop().await?, 0);
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! The real binary, real databases, and a receiver for webhooks.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,8 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Database, MariaDb, MySqlDatabase, Postgres, Signal, Source, within};
-use tokio::process::{Child, Command};
+use testkit::{Database, MariaDb, MySqlDatabase, Postgres, Source, within};
+use tokio::process::Command;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -168,27 +169,16 @@ pub async fn postrider(
     Ok(Ran { status: ended.status, out: text(ended.stdout), err: text(ended.stderr) })
 }
 
-/// A running `postrider run`.
-pub struct Relay {
-    child: Child,
-    directory: TempDir,
-}
+/// A running `postrider run` of the binary under test.
+pub struct Relay(testkit::relay::Relay);
 
 impl Relay {
     /// Starts it; logs are JSON, and the admin endpoint takes any free port unless the variables say otherwise.
     pub fn spawn(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
-        let directory = tempfile::tempdir()?;
-        let (out, err) = (directory.path().join("out"), directory.path().join("err"));
         let mut all = vec![("POSTRIDER__LOG__FORMAT", "json"), ("POSTRIDER__ADMIN__LISTEN", "127.0.0.1:0")];
         all.extend(variables);
-        let mut whole = vec!["run"];
-        whole.extend(arguments);
-        let child = command(&whole, &all, directory.path())
-            .stdin(Stdio::null())
-            .stdout(std::fs::File::create(out)?)
-            .stderr(std::fs::File::create(err)?)
-            .spawn()?;
-        Ok(Self { child, directory })
+        let whole: Vec<&str> = ["run"].iter().chain(arguments).copied().collect();
+        Ok(Self(testkit::relay::Relay::start(command(&whole, &all, Path::new("/")))?))
     }
 
     /// Starts it with a configuration file, and waits until it delivers.
@@ -197,66 +187,19 @@ impl Relay {
         relay.until_it_delivers().await?;
         Ok(relay)
     }
+}
 
-    pub async fn until_it_delivers(&self) -> Result<()> {
-        within(PATIENCE, "delivering", || async { self.log().contains("\"message\":\"delivering\"") })
-            .await
-            .with_context(|| self.log())
+impl Deref for Relay {
+    type Target = testkit::relay::Relay;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
+}
 
-    fn read(&self, name: &str) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.directory.path().join(name)).unwrap_or_default()).into_owned()
-    }
-
-    /// What it logged so far.
-    pub fn log(&self) -> String {
-        self.read("err")
-    }
-
-    /// What it wrote to standard output so far.
-    pub fn out(&self) -> String {
-        self.read("out")
-    }
-
-    pub fn pid(&self) -> Result<u32> {
-        self.child.id().context("it has ended")
-    }
-
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()?)?);
-        Ok(nix::sys::signal::kill(pid, signal)?)
-    }
-
-    /// Waits for its end; the exit code.
-    pub async fn ended(&mut self, limit: Duration) -> Result<i32> {
-        let status = tokio::time::timeout(limit, self.child.wait()).await;
-        let status = status.with_context(|| format!("it still runs after {limit:?}: {}", self.log()))??;
-        Ok(status.code().unwrap_or(-1))
-    }
-
-    /// Stops it gracefully; the exit code.
-    pub async fn stop(&mut self) -> Result<i32> {
-        self.signal(Signal::SIGTERM)?;
-        self.ended(PATIENCE).await
-    }
-
-    /// Where the admin endpoint listens.
-    pub async fn admin(&self) -> Result<String> {
-        let find = || {
-            let log = self.log();
-            let line = log.lines().find(|line| line.contains("health checks and metrics"))?.to_owned();
-            let line: Value = serde_json::from_str(&line).ok()?;
-            Some(line["address"].as_str()?.to_owned())
-        };
-        within(PATIENCE, "the admin endpoint", || async { find().is_some() }).await.with_context(|| self.log())?;
-        find().context("no address")
-    }
-
-    /// Asks the admin endpoint.
-    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        let url = format!("http://{}{path}", self.admin().await?);
-        let answer = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?.get(url).send().await?;
-        Ok((answer.status().as_u16(), answer.text().await?))
+impl DerefMut for Relay {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 

@@ -47,6 +47,9 @@ struct Claimer {
     busy_pause: Duration,
     backlog: bool,
     turns: FairTurns,
+    thorough: Thorough,
+    /// The latest claim took nothing, and has not looked at everything.
+    overlooks: bool,
     limit: u32,
     rang: Option<Instant>,
     said_polling: bool,
@@ -66,6 +69,8 @@ impl Claimer {
             busy_pause: BUSY_PAUSE.0,
             backlog: false,
             turns: FairTurns::default(),
+            thorough: Thorough::default(),
+            overlooks: false,
             rang: None,
             said_polling: false,
             next_suspect: Instant::now(),
@@ -97,23 +102,32 @@ impl Claimer {
         if self.shared.stop.is_cancelled() || !self.shared.may_claim() {
             return Ok(());
         }
-        let (order, limit) = (self.turns.next(self.backlog), self.next_limit());
+        let fair = self.backlog && self.shared.store.capabilities().fair;
+        let (order, limit) = (self.turns.next(fair, Instant::now()), self.next_limit());
         self.asked = Instant::now();
         let fair = order != ClaimOrder::Due;
+        let ordered = !fair && self.shared.config.order == Order::Key;
+        let thorough = ordered && self.thorough.is_next(self.asked);
         let taken = match self.backlog && !fair && self.has_room_for_two(limit) {
             // With a backlog two claims overlap: one is read while the database works on the other.
             true => {
-                let claim = || claim(&self.shared, ClaimOrder::Due, limit, 2);
+                let claim = || claim(&self.shared, ClaimOrder::Due, limit, 2, false);
                 let (one, other) = tokio::join!(claim(), claim());
                 // Both go into hand before an error of either ends the round.
-                let (one, other) = (self.put_in_hand(one), self.put_in_hand(other));
+                let (one, other) = (self.put_in_hand(one, true).await, self.put_in_hand(other, true).await);
                 one? + other?
             }
             false => {
-                let claimed = claim(&self.shared, order, limit, 1).await;
-                self.put_in_hand(claimed)?
+                let claimed = claim(&self.shared, order, limit, 1, thorough).await;
+                if thorough {
+                    self.thorough.done(self.asked, Instant::now());
+                }
+                self.put_in_hand(claimed, true).await?
             }
         };
+        if !fair {
+            self.overlooks = ordered && !thorough && taken == 0;
+        }
         self.backlog = taken >= limit as usize || (self.backlog && fair);
         if taken > 0 {
             self.awake(taken, limit).await;
@@ -125,9 +139,15 @@ impl Claimer {
         Ok(())
     }
 
+    /// Whether two claims may overlap. Not if there is one call at a time: then messages arrive in the order in which they were
+    /// enqueued, and two claims that overlap take turns in no order. With order per key the second would find that the first
+    /// has every key.
     fn has_room_for_two(&self, limit: u32) -> bool {
         let (rows, bytes) = self.shared.hand.load();
         let config = &self.shared.config;
+        if config.concurrency == 1 || config.order == Order::Key {
+            return false;
+        }
         rows + 2 * limit as usize <= config.max_rows && bytes < config.max_bytes / 2
     }
 
@@ -154,32 +174,39 @@ impl Claimer {
             self.ring_for_others().await;
             let room_or_shut = async {
                 tokio::select! {
-                    () = self.shared.hand.until(fits) => {}
+                    biased;
                     () = self.shared.shut.notified() => {}
+                    () = self.shared.hand.until(fits) => {}
                 }
             };
             self.shared.unless_stopped(room_or_shut).await;
         }
     }
 
-    /// Claims and puts into hand; answers how many rows.
+    /// Claims rows that are published alone, and puts them into hand; answers how many.
     async fn claim(&mut self, order: ClaimOrder, limit: u32) -> Result<usize, StoreError> {
-        let claimed = claim(&self.shared, order, limit, 1).await;
-        self.put_in_hand(claimed)
+        let claimed = claim(&self.shared, order, limit, 1, true).await;
+        self.put_in_hand(claimed, false).await
     }
 
-    fn put_in_hand(&mut self, claim: Result<Claim, StoreError>) -> Result<usize, StoreError> {
-        let Claim { claimed, asked, fair } = claim?;
+    /// Puts claimed rows into hand, and if they are `limited` puts those off whose tenants are over their limits. Answers how
+    /// many were claimed.
+    async fn put_in_hand(&mut self, claim: Result<Claim, StoreError>, limited: bool) -> Result<usize, StoreError> {
+        let Claim { mut claimed, asked, fair } = claim?;
         if fair {
-            self.turns.taken(&claimed.messages, claimed.last_lane);
+            self.turns.taken(&claimed.messages, claimed.last_lane, asked.elapsed());
         }
         let taken = claimed.messages.len();
         self.shared.metrics.claimed(taken);
         let size: usize = claimed.messages.iter().map(ClaimedMessage::size).sum();
-        if let Some(typical) = size.checked_div(taken) {
-            self.typical_size = typical;
-            self.shared.hand.add(claimed.messages, asked, trusted_until(asked, self.shared.config.lease));
-        }
+        let Some(typical) = size.checked_div(taken) else { return Ok(0) };
+        self.typical_size = typical;
+        let put_off = match limited {
+            true => self.shared.hand.put_off(&mut claimed.messages, asked),
+            false => Vec::new(),
+        };
+        self.shared.hand.add(claimed.messages, asked, trusted_until(asked, self.shared.config.lease));
+        super::keep::put_off(&self.shared, &put_off).await;
         Ok(taken)
     }
 
@@ -257,8 +284,11 @@ impl Claimer {
     async fn sleep(&mut self, on_bell: bool) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let next_due = next_due(&shared, self.asked).await?;
-        let nap =
-            next_due.unwrap_or(Duration::MAX).clamp(SHORTEST_SLEEP, shared.config.poll_interval.max(SHORTEST_SLEEP));
+        let most = match self.overlooks {
+            true => self.thorough.wait(Instant::now()).min(shared.config.poll_interval),
+            false => shared.config.poll_interval,
+        };
+        let nap = next_due.unwrap_or(Duration::MAX).clamp(SHORTEST_SLEEP, most.max(SHORTEST_SLEEP));
         let rung = async {
             match &mut self.bell {
                 Some(bell) if on_bell => bell.wait().await,
@@ -266,13 +296,14 @@ impl Claimer {
             }
         };
         tokio::select! {
+            biased;
             () = shared.stop.cancelled() => {}
-            () = sleep(nap) => {}
-            () = shared.freed.notified() => {}
             rung = rung => if let Err(error) = rung {
                 shared.metrics.store_failed("doorbell", &error);
                 self.looked = false;
             },
+            () = shared.freed.notified() => {}
+            () = sleep(nap) => {}
         }
         if self.looked {
             // An armed bell is checked here, so that a dead connection is noticed.
@@ -340,7 +371,13 @@ struct Claim {
 
 /// Claims, as one of so many claims `at_once`. Runs to its end even when the dispatcher is told to stop, because rows
 /// whose claim nobody waited for would be stranded until their lease ran out.
-async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -> Result<Claim, StoreError> {
+async fn claim(
+    shared: &Shared,
+    order: ClaimOrder,
+    limit: u32,
+    at_once: usize,
+    thorough: bool,
+) -> Result<Claim, StoreError> {
     let config = &shared.config;
     let fair = matches!(order, ClaimOrder::Fair { .. });
     let request = ClaimRequest {
@@ -353,6 +390,7 @@ async fn claim(shared: &Shared, order: ClaimOrder, limit: u32, at_once: usize) -
         order,
         waits: config.order,
         followers: followers(shared, at_once),
+        thorough,
     };
     let asked = Instant::now();
     let claimed = shared.call("claim", shared.store.claim(&request)).await?;
@@ -383,37 +421,130 @@ async fn next_due(shared: &Shared, asked: Instant) -> Result<Option<Duration>, S
     }
 }
 
+/// When an ordered claim looks at everything. One that reads a backlog to its end, to find that every key is under way, takes
+/// long; one that never does leaves what stands behind a busy key where it is. So now and then, and the more rarely the longer it
+/// took.
+#[derive(Default)]
+struct Thorough {
+    /// Not before.
+    next: Option<Instant>,
+}
+
+/// The shortest time between two of them, and the part of all time that they get: one in so many.
+const THOROUGH: (Duration, u32) = (Duration::from_millis(250), 8);
+
+impl Thorough {
+    fn is_next(&self, now: Instant) -> bool {
+        self.wait(now).is_zero()
+    }
+
+    /// How long until the next one.
+    fn wait(&self, now: Instant) -> Duration {
+        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+
+    fn done(&mut self, begun: Instant, ended: Instant) {
+        let (shortest, part) = THOROUGH;
+        self.next = Some(ended + shortest.max((ended - begun) * (part - 1)));
+    }
+}
+
 /// When a claim is a fair one. While there is a backlog fair claims take every other turn, so that one hot lane does
 /// not starve the rest; the turns between keep the oldest rows moving. As long as there is but one lane they are not
-/// worth their cost and become rare.
+/// worth their cost and become rare; but where a slow sink makes claims rare, they are not to be rarer still.
 #[derive(Default)]
 struct FairTurns {
     since: u32,
     pause: u32,
     lane: Option<Lane>,
+    latest: Option<Instant>,
+    /// How long the latest took.
+    took: Duration,
 }
 
-/// The longest pause between two fair claims, in claims.
-const LONGEST_FAIR_PAUSE: u32 = 16;
+/// The longest pause between two fair claims, in claims, and in time if there is a claim between them.
+const LONGEST_FAIR_PAUSE: (u32, Duration) = (16, Duration::from_millis(250));
+/// While there is but one lane, a fair claim gets no more than one part of the time in so many.
+const FAIR_PART: u32 = 8;
 
 impl FairTurns {
-    fn next(&mut self, backlog: bool) -> ClaimOrder {
+    fn next(&mut self, backlog: bool, now: Instant) -> ClaimOrder {
         self.since += 1;
-        if !backlog || self.since <= self.pause.max(1) {
+        let longest = LONGEST_FAIR_PAUSE.1.max(self.took * FAIR_PART);
+        let overdue = self.latest.is_none_or(|latest| now >= latest + longest);
+        let pause = if overdue { 1 } else { self.pause.max(1) };
+        if !backlog || self.since <= pause {
             return ClaimOrder::Due;
         }
-        self.since = 0;
-        ClaimOrder::Fair { after: self.lane.take() }
+        (self.since, self.latest) = (0, Some(now));
+        // Kept until the claim has succeeded: one that fails is made again from the same lane.
+        ClaimOrder::Fair { after: self.lane.clone() }
     }
 
-    fn taken(&mut self, messages: &[ClaimedMessage], last: Option<Lane>) {
+    fn taken(&mut self, messages: &[ClaimedMessage], last: Option<Lane>, took: Duration) {
+        self.took = took;
         let lane = |message: &ClaimedMessage| (message.namespace.clone(), message.topic.clone(), message.tenant_id);
         let several =
             messages.first().map(lane).is_some_and(|first| messages.iter().any(|message| lane(message) != first));
         self.pause = match several || last.is_some() {
             true => 0,
-            false => (self.pause * 2).clamp(1, LONGEST_FAIR_PAUSE),
+            false => (self.pause * 2).clamp(1, LONGEST_FAIR_PAUSE.0),
         };
         self.lane = last;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of ordinary claims before each fair one, if a claim takes so long.
+    fn pauses(claim: Duration) -> Vec<usize> {
+        let (mut turns, mut now, mut ordinary) = (FairTurns::default(), Instant::now(), 0);
+        let mut pauses = Vec::new();
+        for _ in 0..200 {
+            now += claim;
+            match turns.next(true, now) {
+                ClaimOrder::Fair { .. } => {
+                    pauses.push(std::mem::take(&mut ordinary));
+                    turns.taken(&[], None, Duration::ZERO);
+                }
+                _ => ordinary += 1,
+            }
+        }
+        pauses
+    }
+
+    #[test]
+    fn r60_claims_that_look_at_everything_get_an_eighth_of_the_time() {
+        let (mut thorough, now) = (Thorough::default(), Instant::now());
+        assert!(thorough.is_next(now), "the first");
+        thorough.done(now, now + Duration::from_millis(1));
+        assert_eq!(thorough.wait(now + Duration::from_millis(1)), THOROUGH.0);
+        let ended = now + Duration::from_secs(1);
+        thorough.done(now, ended);
+        assert!(!thorough.is_next(ended + Duration::from_millis(6_999)));
+        assert!(thorough.is_next(ended + Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn r24_a_fair_claim_that_fails_is_made_again_from_the_same_lane() {
+        let (mut turns, mut now) = (FairTurns::default(), Instant::now());
+        let lane = Lane { namespace: "shop".into(), topic: "t".into(), tenant: uuid::Uuid::nil() };
+        turns.taken(&[], Some(lane.clone()), Duration::ZERO);
+        let mut fair = || loop {
+            now += Duration::from_secs(1);
+            if let ClaimOrder::Fair { after } = turns.next(true, now) {
+                return after;
+            }
+        };
+        assert_eq!(fair(), Some(lane.clone()));
+        assert_eq!(fair(), Some(lane), "nothing was taken");
+    }
+
+    #[test]
+    fn r24_with_one_lane_fair_claims_become_rare_unless_claims_are_rare() {
+        assert_eq!(pauses(Duration::from_millis(1)).last(), Some(&16));
+        assert!(pauses(Duration::from_millis(300)).iter().all(|pause| *pause == 1), "a slow sink");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::limit::TenantLimits;
 use super::{Dispatcher, Pulse};
 use crate::breaker::BreakerConfig;
 use crate::retry::{ExponentialBackoff, Randomness, RetryPolicy, system_randomness};
@@ -32,6 +33,9 @@ pub const DEFAULT_LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600)
 /// How long a shutdown waits for publishes under way.
 pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
+/// With the label `tenant` in metrics, how many tenants have a value of their own.
+pub const DEFAULT_TENANTS_IN_METRICS: usize = 1_000;
+
 /// The checked configuration of a dispatcher, immutable while it runs.
 #[derive(Clone)]
 pub(super) struct Config {
@@ -57,6 +61,8 @@ pub(super) struct Config {
     pub keep_dead: Option<Duration>,
     pub sweep_interval: Duration,
     pub shutdown_grace: Duration,
+    pub tenant_limits: TenantLimits,
+    pub tenant_metrics: Option<usize>,
 }
 
 /// Builds a [`Dispatcher`]. Every setting has a default; [`build`](Self::build) checks them together.
@@ -98,6 +104,8 @@ impl DispatcherBuilder {
             keep_dead: None,
             sweep_interval: Duration::ZERO,
             shutdown_grace: DEFAULT_SHUTDOWN_GRACE,
+            tenant_limits: TenantLimits::default(),
+            tenant_metrics: None,
         };
         Self {
             store,
@@ -259,6 +267,23 @@ impl DispatcherBuilder {
         self
     }
 
+    /// What single tenants may have; nobody is limited unless this is said.
+    ///
+    /// Messages over a limit spend no attempts and hold up no other tenant. The limits are those of this dispatcher: two of
+    /// them let twice as much through.
+    pub fn tenant_limits(mut self, limits: TenantLimits) -> Self {
+        self.config.tenant_limits = limits;
+        self
+    }
+
+    /// Adds the label `tenant` to the metrics of publishes, retries, deaths and latencies, with a value of its own for so
+    /// many tenants ([`DEFAULT_TENANTS_IN_METRICS`] is a good number) and `other` for the rest. Each tenant is a handful of
+    /// time series, so there is no such label unless this is said.
+    pub fn tenant_metrics(mut self, most: usize) -> Self {
+        self.config.tenant_metrics = Some(most);
+        self
+    }
+
     /// Checks the settings together.
     pub fn build(self) -> Result<Dispatcher, ConfigError> {
         let config = self.settled();
@@ -337,6 +362,14 @@ fn out_of_range(config: &Config, backoff: Option<ExponentialBackoff>) -> Vec<Con
         ("breaker.longest_pause", config.breaker.longest_pause),
     ];
     found.extend(times.map(|(setting, given)| in_range(setting, given, nonzero, LONGEST, "from 1 ms to 1 year")));
+    if config.scope.tenant.is_some_and(|tenant| tenant.is_nil()) {
+        let allowed = "another UUID than the nil one, which stands for no tenant";
+        found.push(Err(ConfigError::OutOfRange { setting: "tenant", given: "the nil UUID".into(), allowed }));
+    }
+    if let Some(most) = config.tenant_metrics {
+        found.push(in_range("tenant_metrics", most, 1, 100_000, "from 1 to 100000 tenants"));
+    }
+    found.extend(config.tenant_limits.problems().into_iter().map(Err));
     if let Some(ExponentialBackoff { base_delay, .. }) = backoff {
         found.push(in_range("backoff base_delay", base_delay, nonzero, Duration::MAX, "at least 1 ms"));
     }
@@ -357,7 +390,7 @@ fn disagreeing(config: &Config, backoff: Option<ExponentialBackoff>) -> Vec<Conf
     found.into_iter().filter_map(Result::err).collect()
 }
 
-fn in_range<T: PartialOrd + std::fmt::Debug>(
+pub(super) fn in_range<T: PartialOrd + std::fmt::Debug>(
     setting: &'static str,
     given: T,
     least: T,

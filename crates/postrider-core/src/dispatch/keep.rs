@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::hand::trusted_until;
 use super::queue::Waiting;
 use super::shared::Shared;
-use crate::store::Release;
+use crate::sabotage::{self, Defect};
+use crate::store::{ClaimedMessage, Release, Settled};
 
 /// How many times per lease the keeper looks.
 const LOOKS_PER_LEASE: u32 = 12;
@@ -18,6 +19,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let lease = shared.config.lease;
     loop {
         tokio::select! {
+            biased;
             () = shared.retired.cancelled() => return,
             () = sleep(lease / LOOKS_PER_LEASE) => {}
         }
@@ -25,12 +27,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
         // Before the next look their trust would be over.
         give_back(&shared, shared.hand.take_expiring(now + lease / LOOKS_PER_LEASE), "they waited too long").await;
         renew(&shared, now + lease / 2).await;
+        shared.hand.forget_idle_tenants(now);
     }
 }
 
 async fn renew(shared: &Shared, then: Instant) {
     let leases = shared.hand.flights_expiring(then);
-    if leases.is_empty() {
+    if leases.is_empty() || sabotage::has(Defect::LeaseNotRenewed) {
         return;
     }
     let (asked, lease) = (Instant::now(), shared.config.lease);
@@ -59,13 +62,26 @@ async fn give_back(shared: &Shared, rows: Vec<Waiting>, why: &'static str) {
 /// Gives rows back with their attempts, each for a later time. It is sent once only: if the answer is lost the leases
 /// decide.
 pub(super) async fn release(shared: &Shared, rows: &[(Waiting, Duration)], why: &'static str) {
-    if rows.is_empty() {
-        return;
-    }
-    let one = |(row, delay): &(Waiting, Duration)| Release { lease: row.message.lease, delay: *delay, error: None };
-    let releases: Vec<Release> = rows.iter().map(one).collect();
-    if shared.call("release", shared.store.release(&releases)).await.is_ok() {
-        shared.metrics.released(rows.len(), why);
-    }
+    let given = give(shared, rows.iter().map(|(row, delay)| (&row.message, *delay)).collect()).await;
+    shared.metrics.released(given, why);
     shared.hand.done(rows.iter().map(|(row, _)| &row.message));
+}
+
+/// Gives back claimed rows that never came into hand, because their tenants are over their limits.
+pub(super) async fn put_off(shared: &Shared, rows: &[(ClaimedMessage, Duration)]) {
+    let given = give(shared, rows.iter().map(|(message, delay)| (message, *delay)).collect()).await;
+    shared.metrics.put_off(given);
+}
+
+/// Answers how many were still ours to give; of the others it is said that they were not.
+async fn give(shared: &Shared, rows: Vec<(&ClaimedMessage, Duration)>) -> usize {
+    if rows.is_empty() {
+        return 0;
+    }
+    let one =
+        |(message, delay): &(&ClaimedMessage, Duration)| Release { lease: message.lease, delay: *delay, error: None };
+    let releases: Vec<Release> = rows.iter().map(one).collect();
+    let Ok(settled) = shared.call("release", shared.store.release(&releases)).await else { return 0 };
+    let lost = rows.iter().zip(settled).filter(|(_, settled)| *settled == Settled::LeaseLost);
+    rows.len() - lost.map(|((message, _), _)| shared.metrics.lease_lost(message, "release")).count()
 }

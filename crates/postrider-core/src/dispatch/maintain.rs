@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::shared::Shared;
+use crate::sabotage::{self, Defect};
 use crate::store::{Finished, Purge};
 
 /// Rows per sweep and per purge statement, so that none holds locks for long.
@@ -20,7 +21,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut duties = [Timer::new(shared.config.sweep_interval), Timer::new(PURGE_INTERVAL), Timer::new(STATS_INTERVAL)];
     loop {
         let [sweep_timer, purge_timer, stats_timer] = &mut duties;
-        if sweep_timer.is_due() {
+        if sweep_timer.is_due() && !sabotage::has(Defect::NoSweep) {
             sweep(&shared).await;
         }
         if purge_timer.is_due() {
@@ -32,6 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         let next = duties.iter().map(|timer| timer.next).min().unwrap_or_else(Instant::now);
         tokio::select! {
+            biased;
             () = shared.stop.cancelled() => return,
             () = tokio::time::sleep_until(next) => {}
         }

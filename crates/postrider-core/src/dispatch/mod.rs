@@ -18,6 +18,7 @@ mod claim;
 mod config;
 mod hand;
 mod keep;
+mod limit;
 mod maintain;
 mod observe;
 mod publish;
@@ -37,9 +38,10 @@ use tokio_util::sync::CancellationToken;
 pub use config::{
     ConfigError, DEFAULT_BATCH_SIZE, DEFAULT_CONCURRENCY, DEFAULT_LEASE, DEFAULT_LONGEST_RETRY_AFTER,
     DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_BYTES, DEFAULT_NAME, DEFAULT_POLL_INTERVAL, DEFAULT_PUBLISH_TIMEOUT,
-    DEFAULT_SHUTDOWN_GRACE, DispatcherBuilder,
+    DEFAULT_SHUTDOWN_GRACE, DEFAULT_TENANTS_IN_METRICS, DispatcherBuilder,
 };
 
+pub use limit::{LONGEST_DELAY, TenantLimit, TenantLimits};
 pub use pulse::{Pulse, Signs};
 
 use self::config::Config;

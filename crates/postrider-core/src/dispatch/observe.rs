@@ -1,27 +1,48 @@
 //! What an operator sees: metrics through the `metrics` facade, and structured events. Event ids, namespaces,
-//! topics, tenants and attempts are in events; payloads, headers and error texts of sinks never are (the latter
-//! are in the row's `last_error`). Labels hold the dispatcher's name and fixed words only.
+//! topics, tenants and attempts are in events, and of headers those that name what a message is about; payloads, other
+//! headers and error texts of sinks never are (the latter are in the row's `last_error`). Labels hold the dispatcher's name and fixed words, and the tenant if that is asked for.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Gauge, Histogram, Label, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use uuid::Uuid;
 
+use crate::message::{AGGREGATE_TYPE, EVENT_TYPE};
 use crate::outcome::Outcome;
 use crate::store::{ClaimedMessage, Stats, StoreError};
+
+/// An event about a message: who it is of, and if it tells of an event or belongs to something larger, of what. These
+/// headers are names and ids; no other header is ever logged.
+macro_rules! event {
+    ($level:ident, $metrics:expr, $message:expr, $($rest:tt)*) => {if tracing::enabled!(tracing::Level::$level) {
+        let message: &ClaimedMessage = $message;
+        let header = |name: &str| message.headers.get(name).map(String::as_str);
+        let aggregate_type = header(AGGREGATE_TYPE);
+        tracing::event!(
+            tracing::Level::$level,
+            dispatcher = %$metrics.name, event_id = %message.id, namespace = message.namespace, topic = message.topic,
+            event_type = header(EVENT_TYPE).or(aggregate_type.map(|_| &*message.topic)), aggregate_type,
+            aggregate_id = aggregate_type.and(message.key.as_deref()), correlation_id = header("correlation-id"),
+            channel_message_id = header("channel-message-id"),
+            tenant = message.tenant_id.map(tracing::field::display), attempt = message.attempts,
+            $($rest)*
+        );
+    }};
+}
 
 /// Metric handles of one dispatcher.
 pub(super) struct Metrics {
     name: String,
     claimed: Counter,
-    outcomes: [(&'static str, Counter); 7],
-    retried: Counter,
-    dead: Counter,
+    fates: Fates,
     released: Counter,
+    put_off: Counter,
     lease_lost: Counter,
     publish_seconds: Histogram,
-    delivery_seconds: Histogram,
     backlog: Gauge,
     due: Gauge,
     processing: Gauge,
@@ -30,23 +51,95 @@ pub(super) struct Metrics {
     breaker_open: Gauge,
 }
 
+/// What becomes of messages: of all, or of those of one tenant.
+struct Fate {
+    outcomes: [(&'static str, Counter); 7],
+    retried: Counter,
+    dead: Counter,
+    delivery_seconds: Histogram,
+}
+
+impl Fate {
+    fn new(name: &str, tenant: Option<String>) -> Self {
+        let label = || -> Vec<Label> {
+            let tenant = tenant.iter().map(|tenant| Label::new("tenant", tenant.clone()));
+            [Label::new("dispatcher", name.to_owned())].into_iter().chain(tenant).collect()
+        };
+        let outcome = |outcome: &'static str| {
+            let labels = label().into_iter().chain([Label::new("outcome", outcome)]).collect::<Vec<_>>();
+            (outcome, counter!("postrider_published_total", labels))
+        };
+        Self {
+            outcomes: ["accepted", "duplicate", "retry", "reject", "unsendable", "busy", "unknown"].map(outcome),
+            retried: counter!("postrider_retried_total", label()),
+            dead: counter!("postrider_buried_total", label()),
+            delivery_seconds: histogram!("postrider_delivery_seconds", label()),
+        }
+    }
+}
+
+/// The label of messages without a tenant.
+const NO_TENANT: &str = "none";
+/// The label of tenants beyond the most that have one of their own, and of messages whose tenant is not known.
+const OTHER_TENANTS: &str = "other";
+
+/// What becomes of messages, by tenant if that is asked for.
+enum Fates {
+    OfAll(Arc<Fate>),
+    ByTenant { name: String, most: usize, known: Mutex<HashMap<Uuid, Arc<Fate>>>, none: Arc<Fate>, other: Arc<Fate> },
+}
+
+impl Fates {
+    fn new(name: &str, tenants: Option<usize>) -> Self {
+        let fate = |tenant: &str| Arc::new(Fate::new(name, Some(tenant.to_owned())));
+        match tenants {
+            None => Self::OfAll(Arc::new(Fate::new(name, None))),
+            Some(most) => Self::ByTenant {
+                name: name.to_owned(),
+                most,
+                known: Mutex::default(),
+                none: fate(NO_TENANT),
+                other: fate(OTHER_TENANTS),
+            },
+        }
+    }
+
+    fn of(&self, message: &ClaimedMessage) -> Arc<Fate> {
+        let Self::ByTenant { name, most, known, none, other } = self else { return self.unknown() };
+        let Some(tenant) = message.tenant_id else { return none.clone() };
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&tenant) {
+            Some(fate) => fate.clone(),
+            None if known.len() >= *most => other.clone(),
+            None => {
+                let fate = Arc::new(Fate::new(name, Some(tenant.to_string())));
+                known.insert(tenant, fate.clone());
+                fate
+            }
+        }
+    }
+
+    /// Of a message whose tenant is not known.
+    fn unknown(&self) -> Arc<Fate> {
+        match self {
+            Self::OfAll(fate) | Self::ByTenant { other: fate, .. } => fate.clone(),
+        }
+    }
+}
+
 impl Metrics {
-    pub fn new(name: &str) -> Self {
+    /// Metrics by tenant for so many `tenants`, or for none.
+    pub fn new(name: &str, tenants: Option<usize>) -> Self {
         describe();
         let label = || [("dispatcher", name.to_owned())];
-        let outcome = |outcome: &'static str| {
-            (outcome, counter!("postrider_published_total", "dispatcher" => name.to_owned(), "outcome" => outcome))
-        };
         Self {
             name: name.to_owned(),
             claimed: counter!("postrider_claimed_total", &label()),
-            outcomes: ["accepted", "duplicate", "retry", "reject", "unsendable", "busy", "unknown"].map(outcome),
-            retried: counter!("postrider_retried_total", &label()),
-            dead: counter!("postrider_buried_total", &label()),
+            fates: Fates::new(name, tenants),
             released: counter!("postrider_released_total", &label()),
+            put_off: counter!("postrider_tenant_limited_total", &label()),
             lease_lost: counter!("postrider_lease_lost_total", &label()),
             publish_seconds: histogram!("postrider_publish_seconds", &label()),
-            delivery_seconds: histogram!("postrider_delivery_seconds", &label()),
             backlog: gauge!("postrider_backlog", &label()),
             due: gauge!("postrider_due", &label()),
             processing: gauge!("postrider_processing", &label()),
@@ -63,37 +156,36 @@ impl Metrics {
         }
     }
 
-    pub fn published(&self, outcome: &Outcome, took: Duration) {
+    pub fn published(&self, message: &ClaimedMessage, outcome: &Outcome, took: Duration) {
         self.publish_seconds.record(took);
-        if let Some((_, counter)) = self.outcomes.iter().find(|(kind, _)| *kind == outcome.kind()) {
+        if let Some((_, counter)) = self.fates.of(message).outcomes.iter().find(|(kind, _)| *kind == outcome.kind()) {
             counter.increment(1);
         }
     }
 
-    pub fn delivered(&self, age: Duration) {
-        self.delivery_seconds.record(age);
+    pub fn delivered(&self, message: &ClaimedMessage, age: Duration) {
+        self.fates.of(message).delivery_seconds.record(age);
+        event!(DEBUG, self, message, "message is delivered");
     }
 
     pub fn retried(&self, message: &ClaimedMessage, kind: &'static str, delay: Duration) {
-        self.retried.increment(1);
-        tracing::info!(
-            dispatcher = %self.name, event_id = %message.id, namespace = message.namespace, topic = message.topic,
-            tenant = message.tenant_id.map(tracing::field::display), attempt = message.attempts, outcome = kind,
-            delay_ms = delay.as_millis() as u64, "message will be tried again"
-        );
+        self.fates.of(message).retried.increment(1);
+        event!(INFO, self, message, outcome = kind, delay_ms = delay.as_millis() as u64, "message will be tried again");
     }
 
     pub fn buried(&self, message: &ClaimedMessage, kind: &'static str) {
-        self.dead.increment(1);
-        tracing::error!(
-            dispatcher = %self.name, event_id = %message.id, namespace = message.namespace, topic = message.topic,
-            tenant = message.tenant_id.map(tracing::field::display), attempt = message.attempts, outcome = kind,
+        self.fates.of(message).dead.increment(1);
+        event!(
+            ERROR,
+            self,
+            message,
+            outcome = kind,
             "message is dead; see its last_error, mend the cause and replay it"
         );
     }
 
     pub fn swept(&self, id: uuid::Uuid) {
-        self.dead.increment(1);
+        self.fates.unknown().dead.increment(1);
         tracing::error!(
             dispatcher = %self.name, event_id = %id,
             "message is dead: its attempts are spent and whether it arrived is unknown; check the destination before you replay it"
@@ -107,11 +199,18 @@ impl Metrics {
         }
     }
 
+    pub fn put_off(&self, rows: usize) {
+        self.put_off.increment(rows as u64);
+        self.released(rows, "their tenants are over their limits");
+    }
+
     pub fn lease_lost(&self, message: &ClaimedMessage, verb: &'static str) {
         self.lease_lost.increment(1);
-        tracing::warn!(
-            dispatcher = %self.name, event_id = %message.id, namespace = message.namespace, topic = message.topic,
-            tenant = message.tenant_id.map(tracing::field::display), attempt = message.attempts, verb,
+        event!(
+            WARN,
+            self,
+            message,
+            verb,
             "lease lost: somebody else has the message by now or it is settled; nothing was written"
         );
     }
@@ -147,6 +246,7 @@ fn describe() {
     describe_counter!("postrider_retried_total", "Failed attempts that will be repeated.");
     describe_counter!("postrider_buried_total", "Messages that became dead.");
     describe_counter!("postrider_released_total", "Claims given back without an attempt.");
+    describe_counter!("postrider_tenant_limited_total", "Claims put off because their tenant is over its limit.");
     describe_counter!("postrider_lease_lost_total", "Settles refused because the lease was lost.");
     describe_counter!("postrider_store_errors_total", "Failed statements by verb.");
     describe_histogram!("postrider_publish_seconds", metrics::Unit::Seconds, "Time a publish took.");

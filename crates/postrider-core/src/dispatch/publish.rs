@@ -7,12 +7,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
+use super::hand::Taken;
 use super::settle::Finished;
 use super::shared::Shared;
 use crate::outcome::Outcome;
+use crate::sabotage::{self, Defect};
 use crate::store::{ClaimedMessage, Order};
 use crate::trace;
 
@@ -23,15 +25,17 @@ pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Fin
     let mut flights = JoinSet::new();
     while let Some(permit) = next_permit(&shared, &calls).await {
         let free = 1 + calls.available_permits();
-        let batches = match shared.is_shut() {
-            true => Vec::new(),
+        let Taken { batches, next } = match shared.is_shut() {
+            true => Taken::default(),
             false => shared.hand.take(free, &*shared.sink, Instant::now()),
         };
         if batches.is_empty() {
             drop(permit);
             tokio::select! {
+                biased;
                 () = shared.stop.cancelled() => break,
                 () = shared.hand.work.notified() => continue,
+                () = until(next) => continue,
             }
         }
         let mut permit = Some(permit);
@@ -43,6 +47,14 @@ pub(super) async fn run(shared: Arc<Shared>, finished: mpsc::UnboundedSender<Fin
         while flights.try_join_next().is_some() {}
     }
     flights
+}
+
+/// Waits for a time, if there is one.
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn next_permit(shared: &Shared, calls: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -59,13 +71,17 @@ async fn fly(
     finished: mpsc::UnboundedSender<Finished>,
     _permit: Option<OwnedSemaphorePermit>,
 ) {
+    if sabotage::has(Defect::AckBeforePublish) {
+        let leases: Vec<_> = batch.iter().map(|message| message.lease).collect();
+        let _ = shared.store.ack(&leases, shared.config.delivered).await;
+    }
     let started = Instant::now();
     let span = publish_span(&batch);
     let outcomes = publish(&shared, &batch).instrument(span).await;
     let took = started.elapsed();
     shared.pulse.turned();
     for (message, outcome) in batch.into_iter().zip(outcomes) {
-        shared.metrics.published(&outcome, took);
+        shared.metrics.published(&message, &outcome, took);
         let costs_attempt = shared.tell_breaker(message.id, &outcome);
         let (lease, asked) = shared.hand.landed(&message);
         // What else becomes of the message, and so of those that wait for it, is decided when it is settled.
@@ -114,10 +130,8 @@ const WAITS: &str = "an earlier message with the same key was not delivered";
 
 /// Whether a message has to wait for an earlier one of the same batch.
 fn waits(shared: &Shared, before: &[ClaimedMessage], outcomes: &[Outcome], message: &ClaimedMessage) -> bool {
-    let of_key = |other: &ClaimedMessage| other.key == message.key && other.namespace == message.namespace;
-    shared.config.order == Order::Key
-        && message.key.is_some()
-        && before.iter().zip(outcomes).any(|(other, outcome)| of_key(other) && !outcome.is_delivered())
+    let Some(line) = message.line().filter(|_| shared.config.order == Order::Key) else { return false };
+    before.iter().zip(outcomes).any(|(other, outcome)| other.line() == Some(line) && !outcome.is_delivered())
 }
 
 /// One call of the sink within its time limit; `None` if it panicked. The panic's text may hold anything, so it

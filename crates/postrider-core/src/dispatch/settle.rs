@@ -11,6 +11,7 @@ use super::shared::Shared;
 use crate::lease::Lease;
 use crate::outcome::{Outcome, error_text};
 use crate::retry::next_delay;
+use crate::sabotage::{self, Defect};
 use crate::state::{Event, after_failure};
 use crate::store::{Bury, ClaimedMessage, Nack, Order, Release, Settled, StoreError};
 
@@ -87,7 +88,7 @@ async fn settle(shared: &Shared, batch: &[Finished]) {
             "ack",
             |leases| store.ack(leases, shared.config.delivered),
             |finished, _| {
-                metrics.delivered(finished.message.age + finished.asked.elapsed());
+                metrics.delivered(&finished.message, finished.message.age + finished.asked.elapsed());
             }
         ),
         nacks.write(
@@ -163,7 +164,8 @@ fn verdict(shared: &Shared, finished: &Finished) -> Verdict {
     let policy = config.retry.delay(message.attempts, (config.randomness)());
     let delay = next_delay(policy, after, (config.randomness)(), config.longest_retry_after);
     let error = error_text(why);
-    if !finished.costs_attempt {
+    let released = matches!(finished.outcome, Outcome::Unknown(_)) && sabotage::has(Defect::UnknownReleased);
+    if !finished.costs_attempt || released {
         return Verdict::Release { delay, error };
     }
     match after_failure(message.attempts, message.allowed_attempts(config.max_attempts)) {
@@ -230,6 +232,7 @@ impl<'a, T> Group<'a, T> {
         for ((finished, entry), answer) in self.finished.iter().zip(&self.entries).zip(answers) {
             match answer {
                 Settled::Done => written(finished, entry),
+                Settled::LeaseLost if sabotage::has(Defect::StaleSettleCounted) => written(finished, entry),
                 Settled::LeaseLost => shared.metrics.lease_lost(&finished.message, verb),
             }
         }

@@ -16,6 +16,7 @@ use super::observe::Metrics;
 use super::pulse::Pulse;
 use crate::breaker::{Breaker, Gate};
 use crate::outcome::Outcome;
+use crate::sabotage::{self, Defect};
 use crate::sink::Sink;
 use crate::store::{Store, StoreError, StoreErrorKind};
 
@@ -51,8 +52,8 @@ impl Shared {
         Self {
             store,
             sink,
-            hand: Hand::new(config.order),
-            metrics: Metrics::new(&config.name),
+            hand: Hand::new(&config),
+            metrics: Metrics::new(&config.name, config.tenant_metrics),
             pulse,
             stop,
             retired: CancellationToken::new(),
@@ -83,6 +84,7 @@ impl Shared {
     /// Waits, but not beyond the moment when the dispatcher shall stop.
     pub async fn unless_stopped(&self, wait: impl Future<Output = ()>) {
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => {}
             () = wait => {}
         }
@@ -140,7 +142,7 @@ impl Shared {
         if is_open {
             self.shut.notify_one();
         }
-        minded || !was_open
+        minded || !was_open || sabotage::has(Defect::OutageCostsAttempts)
     }
 
     /// Whether claims may be made as usual.
@@ -169,12 +171,7 @@ impl Shared {
     /// The pauses between tries of a database that does not answer: from 50 ms, doubling to 2 s or a sixth of the
     /// lease, with jitter.
     pub fn pauses(&self) -> impl Iterator<Item = Duration> + Send + use<> {
-        ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay((self.config.lease / 6).min(Duration::from_secs(2)))
-            .with_jitter()
-            .without_max_times()
-            .build()
+        pauses(self.config.lease, (self.config.randomness)())
     }
 
     /// Stops claiming for the time of a lease.
@@ -186,5 +183,35 @@ impl Shared {
     /// Until when claiming pauses because the database refuses to settle.
     pub fn paused_until(&self) -> MutexGuard<'_, Option<Instant>> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`Shared::pauses`]; `random` is from 0 up to 1. Without a seed of our own the jitter would be the same in every
+/// process: the library has no chance without its feature `std`.
+fn pauses(lease: Duration, random: f64) -> impl Iterator<Item = Duration> + Send + use<> {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay((lease / 6).min(Duration::from_secs(2)))
+        .with_jitter()
+        .with_jitter_seed(random.to_bits())
+        .without_max_times()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(random: f64) -> Vec<Duration> {
+        pauses(Duration::from_secs(30), random).take(8).collect()
+    }
+
+    #[test]
+    fn r33_relays_do_not_come_back_to_a_database_at_the_same_times() {
+        assert_ne!(first(0.25), first(0.75));
+        assert_eq!(first(0.25), first(0.25), "chance is passed in");
+        let bounds = [50, 100, 200, 400, 800, 1_600, 2_000, 2_000].map(Duration::from_millis);
+        let within = |(pause, bound): (&Duration, &Duration)| (*bound..=*bound * 2).contains(pause);
+        assert!(first(0.5).iter().zip(&bounds).all(within), "{:?}", first(0.5));
     }
 }

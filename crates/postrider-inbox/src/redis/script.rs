@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postrider_core::sabotage::{self, Defect};
 use redis::{ErrorKind, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
@@ -86,8 +87,18 @@ impl Verbs {
         Self {
             settings,
             links,
-            begin: Script::new(include_str!("begin.lua")),
-            confirm: Script::new(include_str!("confirm.lua")),
+            begin: Script::new(sabotage::spoil(
+                Defect::MarkBeforeHandling,
+                include_str!("begin.lua"),
+                "claimed(token, newest)",
+                "'processed:' .. token",
+            )),
+            confirm: Script::new(sabotage::spoil(
+                Defect::ConfirmWithoutToken,
+                include_str!("confirm.lua"),
+                "  return {'lost', ''}\n",
+                "",
+            )),
             release: Script::new(include_str!("release.lua")),
             extend: Script::new(include_str!("extend.lua")),
             mark: Script::new(include_str!("mark.lua")),

@@ -168,10 +168,15 @@ impl<DB: Database> Inbox for SqlInbox<DB> {
         }
         let mut connection = self.pool.acquire().await.map_err(DB::failed)?;
         // One statement is a transaction of its own.
-        match insert(&mut Sqlx::<DB>(&mut connection), statements, &delivery, ttl).await? {
-            Entered::First => Ok(false),
-            Entered::AlreadyProcessed | Entered::Refused => Ok(true),
-            Entered::InProgress => Err(InboxError::InProgress { event }),
+        match insert(&mut Sqlx::<DB>(&mut connection), statements, &delivery, ttl).await {
+            Ok(Entered::First) => Ok(false),
+            Ok(Entered::AlreadyProcessed | Entered::Refused) => Ok(true),
+            Ok(Entered::InProgress) => Err(InboxError::InProgress { event }),
+            Err(error) => {
+                // PostgreSQL tells of an error before it lets go of the event, and who tries again at once would find it held.
+                let _ = connection.ping().await;
+                Err(error)
+            }
         }
     }
 }

@@ -341,9 +341,11 @@ fn all_confirmed(channel: Channel) -> BoxFuture<'static, ()> {
     async move { drop(channel.wait_for_confirms().await) }.boxed()
 }
 
+/// Without a seed of our own the jitter would be the same in every process: the library has no chance without its feature
+/// `std`.
 fn pauses() -> ExponentialBackoff {
     let builder = ExponentialBuilder::new().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
-    builder.with_jitter().without_max_times().build()
+    builder.with_jitter().with_jitter_seed(fastrand::u64(..)).without_max_times().build()
 }
 
 /// A handle of the socket, once there is one.

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use lapin::options::BasicPublishOptions;
 use lapin::{Channel, Confirmation, ErrorKind};
+use postrider_core::sabotage::{self, Defect};
 use postrider_core::{ClaimedMessage, Destination, Outcome, Sink};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Dispatch;
@@ -240,7 +241,8 @@ impl Sending<'_> {
 }
 
 async fn publish(channel: &Channel, exchange: &str, message: &Written<'_>) -> lapin::Result<Confirmation> {
-    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let options =
+        BasicPublishOptions { mandatory: !sabotage::has(Defect::MandatoryOff), ..BasicPublishOptions::default() };
     let (key, properties) = (message.routing_key.clone(), message.properties.clone());
     channel.basic_publish(exchange.into(), key, options, &message.body, properties).await?.await
 }

@@ -25,5 +25,7 @@ mod sink;
 mod target;
 
 pub use config::HttpConfig;
+#[doc(hidden)] // for fuzzing
+pub use outcome::wait as retry_after;
 pub use resolve::{Lookup, SystemLookup};
 pub use sink::{HttpClient, HttpSink};

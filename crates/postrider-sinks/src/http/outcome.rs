@@ -85,7 +85,7 @@ fn advice(status: StatusCode) -> &'static str {
 
 /// How long `Retry-After` asks to wait: seconds, or a date. What is past, negative or neither is as if it were not there,
 /// and what is absurdly long is cut.
-pub(crate) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+pub fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     let wait = match !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         // Digits that are no number are too many.

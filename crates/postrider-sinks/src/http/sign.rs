@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use postrider_core::sabotage::{self, Defect};
 use secrecy::zeroize::Zeroizing;
 use sha2::Sha256;
 use uuid::Uuid;
@@ -44,6 +45,7 @@ impl Signer {
 
     /// The value of `webhook-signature`, or nothing if there is no key.
     pub(super) fn signature(&self, id: Uuid, timestamp: u64, body: &[u8]) -> Option<String> {
+        let timestamp = if sabotage::has(Defect::TimeNotSigned) { 0 } else { timestamp };
         let signatures = self.0.iter().filter_map(|key| {
             // It takes keys of any length.
             let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
@@ -81,6 +83,14 @@ mod tests {
             assert_eq!(problem.field, "signing_keys[1]");
             assert!(!problem.to_string().contains("canary"), "{problem}");
         }
+    }
+
+    /// Computed with Python's `hmac`.
+    #[test]
+    fn s07_a_signature_covers_id_time_and_body_as_another_implementation_computes_it() {
+        let key = Secret::new(format!("whsec_{}", STANDARD.encode([1; 32])));
+        let signature = Signer::new(&[key]).expect("a key").signature(Uuid::nil(), 1_700_000_000, b"\xff\x00");
+        assert_eq!(signature.expect("signed"), "v1,x5JYihbfL0JadFqrmhKTcnq7fICgoCf+2PuQRXULl2s=");
     }
 
     #[test]

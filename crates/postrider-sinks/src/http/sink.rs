@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use postrider_core::sabotage::{self, Defect};
 use postrider_core::{ClaimedMessage, Destination, Outcome, Sink};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use reqwest::{Certificate, Client, Response, Url, redirect, retry};
@@ -207,7 +208,10 @@ impl Way {
             .timeout(config.timeout)
             .pool_max_idle_per_host(config.concurrency)
             .pool_idle_timeout(IDLE)
-            .redirect(redirect::Policy::none())
+            .redirect(match sabotage::has(Defect::RedirectFollowed) {
+                true => redirect::Policy::default(),
+                false => redirect::Policy::none(),
+            })
             .retry(retry::never())
             .referer(false)
             // What another crate of the same program switches on in the library must not change what we do.

@@ -2,7 +2,7 @@
 -- The scope, the filter (see the fragment {asked})
 -- Uses {name}_lease_idx.
 select count(*)
-from {table} force index ({name}_lease_idx)
-where status = 'dead'
+from {table}{by_lease}
+where {dead}
   {in_scope}
   {asked}

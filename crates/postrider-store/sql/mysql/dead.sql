@@ -2,10 +2,10 @@
 -- The scope, the filter (see the fragment {asked}), time of the message to go on after three times and its id, limit
 -- Uses {name}_lease_idx.
 select {record}
-from {table} force index ({name}_lease_idx)
-where status = 'dead' and {unleased}
+from {table}{by_lease}
+where {dead} and {unleased}
   {in_scope}
   {asked}
-  and (? is null or updated_at > timestampadd(microsecond, ?, {epoch}) or (updated_at = timestampadd(microsecond, ?, {epoch}) and id > ?))
-order by updated_at, id
+  and (? is null or {touched} > timestampadd(microsecond, ?, {epoch}) or ({touched} = timestampadd(microsecond, ?, {epoch}) and {raw_id} > {raw ?}))
+order by {touched}, {raw_id}
 limit ?

@@ -2,6 +2,6 @@
 -- The rows' ids, tenant or null twice, the filter (see the fragment {asked})
 -- Uses {name}_id_idx.
 select {record}
-from {table} force index ({name}_id_idx)
-where id in ({items}) and status = 'dead' and {of_tenant}
+from {table}{by_id}
+where {raw_id} in ({items}) and {dead} and {of_tenant}
   {asked}

@@ -3,4 +3,4 @@
 -- Uses the primary key, one look for each number, see ack_delete.sql.
 delete from {table}
 using (select {numbers}) as wanted
-straight_join {table} force index (primary) on {table}.seq = wanted.number
+straight_join {table}{by_number} on {table}.{number} = wanted.number

@@ -9,11 +9,11 @@ select
   waiting.oldest
 from (
   select count(*) as pending,
-         count(case when next_attempt_at <= {now} then 1 end) as due,
-         timestampdiff(microsecond, min(case when next_attempt_at <= {now} then next_attempt_at end), {now}) as oldest
-  from {table} force index ({name}_due_idx)
-  where status = 'pending' {in_scope}) as waiting
+         count(case when {due} then 1 end) as due,
+         timestampdiff(microsecond, min(case when {due} then {due_at} end), {now}) as oldest
+  from {table}{by_due}
+  where {pending} {in_scope}) as waiting
 cross join (
-  select count(*) as processing from {table} force index ({name}_lease_idx) where status = 'processing' {in_scope}) as running
+  select count(*) as processing from {table}{by_lease} where {processing} {in_scope}) as running
 cross join (
-  select count(*) as dead from {table} force index ({name}_lease_idx) where status = 'dead' {in_scope}) as given_up
+  select count(*) as dead from {table}{by_lease} where {dead} {in_scope}) as given_up

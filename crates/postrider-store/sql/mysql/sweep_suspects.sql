@@ -2,8 +2,8 @@
 -- Max attempts twice, the scope
 -- Uses {name}_lease_idx.
 select 1
-from {table} force index ({name}_lease_idx)
-where status = 'processing' and locked_until < {now}
-  and attempts < coalesce(max_attempts, ?) and {suspect}
+from {table}{by_lease}
+where {processing} and {lease_over}
+  and {may_try} and {suspect}
   {in_scope}
 limit 1

@@ -3,5 +3,5 @@
 -- Finds rows by address, or by {name}_pkey when they moved.
 delete from {table} as row
 using unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[]) as given(address, id, worker, attempt)
-where {found} and {fence} and row.dedupe_key is null
-returning row.id, given.attempt
+where {found} and {fence} and {row.deletable}
+returning {row.id}, given.attempt

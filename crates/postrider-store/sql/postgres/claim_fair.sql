@@ -1,32 +1,30 @@
--- Takes due rows under a lease, an equal share for each lane (namespace, topic, tenant), going round from a given lane.
+-- Takes due rows under a lease, an equal share for each lane (namespace, topic, tenant) that is in scope and has any, going round from a given lane.
 -- $1 namespaces or null for all, $2 tenant or null, $3 max attempts, $4 limit, $5 worker, $6 lease µs, $7 max bytes, $8 to $10 the lane to start after (namespace, topic, tenant)
 -- Uses {name}_lane_idx, with order per key {name}_key_idx, then the rows' addresses.
-with recursive lanes(namespace, topic, tenant, visited) as (
-  (select namespace, topic, {tenant}, 1 from {table}
-   where status = 'pending' and (namespace, topic, {tenant}) > ($8::text, $9::text, $10::uuid)
-   order by namespace, topic, {tenant} limit 1)
+-- A lane that gets nothing, because it is of others or its first row is not due yet, is looked at and passed over.
+with recursive lanes(namespace, topic, tenant, gets, visited, looked_at) as (
+  select next.*, next.gets::int, 1 from ({lane_after_given}) as next
   union all
-  select next.*, last.visited + 1 from lanes as last, lateral (
-    select namespace, topic, {tenant} from {table}
-    where status = 'pending' and (namespace, topic, {tenant}) > (last.namespace, last.topic, last.tenant)
-    order by namespace, topic, {tenant} limit 1) as next
-  where last.visited < {lanes_per_claim}
+  select next.*, last.visited + next.gets::int, last.looked_at + 1
+  from lanes as last, lateral ({lane_after_last}) as next
+  where last.visited < {lanes_per_claim} and last.looked_at < {lanes_looked_at}
 ),
 share as materialized (
   select array_agg(namespace) as namespaces, array_agg(topic) as topics, array_agg(tenant) as tenants,
          array_agg(visited) as visits, ceil($4::numeric / nullif(count(*), 0))::bigint as size
   from lanes
-  where ($1::text[] is null or namespace = any ($1::text[])) and ($2::uuid is null or tenant = $2::uuid)
+  where gets
 ),
 due as materialized (
   select row.*, lane.visited
   from share, unnest(share.namespaces, share.topics, share.tenants, share.visits) as lane(namespace, topic, tenant, visited), lateral (
     select * from (
-      select ctid, {size} as size, next_attempt_at, seq
+      select ctid, {size} as size, {due_at} as next_attempt_at, {seq} as seq
       from {table}{as_mine}
-      where status = 'pending' and namespace = lane.namespace and topic = lane.topic and {tenant} = lane.tenant
-        and next_attempt_at <= now() and attempts < coalesce(max_attempts, $3::int){and_in_turn}
-      order by next_attempt_at, seq
+      where {waiting} and {in_lane}
+        and {due} and {may_try}{and_in_turn}
+      -- All columns of the index: under row-level security the planner does not see that the lane's are constant.
+      order by {lane_order}, {due_at}, {tie}
       limit {largest_claim}
       for update skip locked) as head
     limit share.size) as row
@@ -50,5 +48,5 @@ left join (
   -- and after the last lane looked at if there may be more.
   select * from lanes
   where case when (select count(*) from picked) < (select count(*) from due) then visited <= (select max(visited) from picked)
-             else (select count(*) from lanes) = {lanes_per_claim} end
-  order by visited desc limit 1) as last on true
+             else (select max(visited) = {lanes_per_claim} or max(looked_at) = {lanes_looked_at} from lanes) end
+  order by looked_at desc limit 1) as last on true

@@ -3,5 +3,5 @@
 -- Uses {name}_finished_idx.
 select count(*)
 from {table}
-where status = '{finished}' and updated_at <= now() - $3::bigint * interval '1 microsecond'
+where {finished} and {touched} <= now() - $3::bigint * interval '1 microsecond'
   and {in_scope}

@@ -5,8 +5,8 @@ with {picked},
 changed as (
   delete from {table} as row
   using picked
-  where row.ctid = picked.ctid and {few} and row.status = 'dead'
-  returning row.id, picked.died
+  where row.ctid = picked.ctid and {few} and {row.dead}
+  returning {row.id} as id, picked.died
 ),
 {noted}
 select id from changed order by died, id

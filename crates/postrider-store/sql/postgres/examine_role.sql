@@ -16,9 +16,6 @@ select quote_ident(me.rolname) as role, me.rolsuper as superuser, me.rolbypassrl
   coalesce(has_table_privilege(versions.oid, 'select'), true) as reads_versions,
   owned.relrowsecurity as secured, owned.relforcerowsecurity as forced,
   (select count(*) from pg_policy where polrelid = owned.oid) as policies,
-  (select count(*) from unnest(array['r', 'w', 'd']) as verb where not exists (
-     select from pg_policy where polrelid = owned.oid and polpermissive and polcmd::text in ('*', verb)
-       and (0 = any (polroles) or exists (select from unnest(polroles) as named where pg_has_role(me.oid, named, 'usage'))))) as uncovered,
   array(
     select distinct format('%I.%I', seen_in.nspname, seen.relname)
     from pg_depend as link

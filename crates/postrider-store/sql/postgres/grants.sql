@@ -17,9 +17,7 @@ grant select (id, namespace, topic, dedupe_key) on {table} to {producer};
 grant execute on function {uuid_v7}() to {producer};
 grant execute on function {enqueue}(text, text, jsonb, text, uuid, text, jsonb, timestamptz, int, bytea, text) to {producer};
 
--- The producer writes entries of the changelog, too, and reads them. It changes none. Leave this out where there is no changelog.
-grant select, insert, update on {settings} to {producer};
-grant select, insert on {changelog} to {producer};
+{changelog_of_producer}
 
 -- The relay (postrider run) claims, settles and deletes what has been kept for long enough. It changes no message.
 grant usage on schema {schema} to {relay};

@@ -1,6 +1,6 @@
 -- A message in any state, with its payload.
 -- $1 id
 -- Uses {name}_pkey.
-select {record}, payload::text as payload, payload_bytes
+select {record}, {payload} as payload, {payload_bytes} as payload_bytes
 from {table}
-where id = $1::uuid
+where {raw_id} = {raw $1::uuid}

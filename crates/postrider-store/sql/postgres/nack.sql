@@ -2,8 +2,7 @@
 -- $1 addresses, $2 ids, $3 workers, $4 attempts, $5 delays µs, $6 errors, arrays
 -- Finds rows by address, or by {name}_pkey when they moved.
 update {table} as row
-set status = 'pending', locked_by = null, locked_until = null, last_error = given.error,
-    next_attempt_at = now() + given.delay * interval '1 microsecond', updated_at = now()
+set {set_nacked}
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
 where {found} and {fence}
-returning row.id, given.attempt
+returning {row.id}, given.attempt

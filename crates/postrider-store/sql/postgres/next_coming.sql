@@ -5,11 +5,11 @@ with recursive {namespaces}
 select least(
   (select min(row.due_at)
    from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
-     select next_attempt_at as due_at from {table}
-     where status = 'pending' and namespace = wanted.namespace and ($2::uuid is null or tenant_id = $2::uuid)
-       and next_attempt_at >= now() - $3::bigint * interval '1 microsecond'
-     order by next_attempt_at limit 1) as row),
-  (select locked_until from {table}
-   where status = 'processing' and locked_until >= now() - $3::bigint * interval '1 microsecond' and {in_scope}
-   order by locked_until limit 1)
+     select {due_at} as due_at from {table}
+     where {pending} and {namespace} = wanted.namespace and ($2::uuid is null or {tenant_id} = $2::uuid)
+       and {due_at} >= now() - $3::bigint * interval '1 microsecond'
+     order by {due_at} limit 1) as row),
+  (select {lease_end} from {table}
+   where {processing} and {lease_end} >= now() - $3::bigint * interval '1 microsecond' and {in_scope}
+   order by {locked} limit 1)
 ) as due_at, now() as now

@@ -5,8 +5,8 @@ with recursive {namespaces}
 select least(
   (select min(row.due_at)
    from (select namespace from namespaces union all select unnest($1::text[])) as wanted(namespace), lateral (
-     select next_attempt_at as due_at from {table}
-     where status = 'pending' and namespace = wanted.namespace and ($2::uuid is null or tenant_id = $2::uuid)
-     order by next_attempt_at limit 1) as row),
-  (select locked_until from {table} where status = 'processing' and {in_scope} order by locked_until limit 1)
+     select {due_at} as due_at from {table}
+     where {pending} and {namespace} = wanted.namespace and ($2::uuid is null or {tenant_id} = $2::uuid)
+     order by {due_at} limit 1) as row),
+  (select {lease_end} from {table} where {processing} and {in_scope} order by {locked} limit 1)
 ) as due_at, now() as now

@@ -4,5 +4,5 @@
 with {old}
 delete from {table} as row
 using picked
-where row.ctid = picked.ctid and {few} and row.status = '{finished}'
+where row.ctid = picked.ctid and {few} and {finished_row}
 returning 1

@@ -5,7 +5,7 @@ with {old},
 deleted as (
   delete from {table} as row
   using picked
-  where row.ctid = picked.ctid and {few} and row.status = '{finished}'
+  where row.ctid = picked.ctid and {few} and {finished_row}
   returning 1
 ),
 noted as (

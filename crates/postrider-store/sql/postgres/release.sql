@@ -2,10 +2,7 @@
 -- $1 addresses, $2 ids, $3 workers, $4 attempts, $5 delays µs, $6 errors or nulls, arrays
 -- Finds rows by address, or by {name}_pkey when they moved.
 update {table} as row
-set status = 'pending', attempts = row.attempts - 1, locked_by = null, locked_until = null,
-    last_error = coalesce(given.error, row.last_error),
-    next_attempt_at = case when given.delay > 0 then now() + given.delay * interval '1 microsecond' else row.next_attempt_at end,
-    updated_at = now()
+set {set_released}
 from unnest($1::text[]::tid[], $2::uuid[], $3::uuid[], $4::int[], $5::bigint[], $6::text[]) as given(address, id, worker, attempt, delay, error)
 where {found} and {fence}
-returning row.id, given.attempt
+returning {row.id}, given.attempt

@@ -4,11 +4,10 @@
 with {picked},
 changed as (
   update {table} as row
-  set status = 'pending', attempts = 0, next_attempt_at = now(), locked_by = null, locked_until = null, updated_at = now(),
-      headers = row.headers || jsonb_build_object('{replayed}', ({times_replayed} + 1)::text)
+  set {set_replayed}
   from picked
-  where row.ctid = picked.ctid and {few} and row.status = 'dead'
-  returning row.id, picked.died
+  where row.ctid = picked.ctid and {few} and {row.dead}
+  returning {row.id} as id, picked.died
 ),
 {noted}
 select id from changed order by died, id

@@ -4,13 +4,13 @@
 select
   waiting.pending,
   waiting.due,
-  (select count(*) from {table} where status = 'processing' and {in_scope}) as processing,
-  (select count(*) from {table} where status = 'dead' and {in_scope}) as dead,
+  (select count(*) from {table} where {processing} and {in_scope}) as processing,
+  (select count(*) from {table} where {dead} and {in_scope}) as dead,
   waiting.oldest,
   now() as now
 from (
   select count(*) as pending,
-         count(*) filter (where next_attempt_at <= now()) as due,
-         min(next_attempt_at) filter (where next_attempt_at <= now()) as oldest
+         count(*) filter (where {due_or_undated}) as due,
+         (min({due_at}) filter (where {due_or_undated}))::timestamptz as oldest
   from {table}
-  where status = 'pending' and {in_scope}) as waiting
+  where {pending} and {in_scope}) as waiting

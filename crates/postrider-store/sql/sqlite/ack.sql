@@ -4,7 +4,7 @@
 with moment(now) as (select ?),
 given(seq, id, worker, attempt) as (values {items})
 update {table} as row
-set status = 'delivered', locked_by = null, locked_until = null, delivered_at = (select now from moment), updated_at = (select now from moment)
+set {row.set_acked (select now from moment)}
 from given
 where {found} and {fence}
-returning id, attempts, seq
+returning {id}, {acked_attempt}, {number}

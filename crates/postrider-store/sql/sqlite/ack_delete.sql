@@ -4,7 +4,7 @@
 with moment(now) as (select ?),
 given(seq, id, worker, attempt) as (values {items})
 delete from {table}
-where seq in (
-  select row.seq from given cross join {table} as row
-  where {found} and {fence} and row.dedupe_key is null)
-returning id, attempts, seq
+where {number} in (
+  select {row.number} from given cross join {table} as row
+  where {found} and {fence} and {row.dedupe_key} is null)
+returning {id}, {attempts}, {number}

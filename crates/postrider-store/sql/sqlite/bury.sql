@@ -4,7 +4,7 @@
 with moment(now) as (select ?),
 given(seq, id, worker, attempt, error) as (values {items})
 update {table} as row
-set status = 'dead', locked_by = null, locked_until = null, last_error = given.error, updated_at = (select now from moment)
+set {row.set_buried (select now from moment)}
 from given
 where {found} and {fence}
-returning id, attempts, seq
+returning {id}, {attempts}, {number}

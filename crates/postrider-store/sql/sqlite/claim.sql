@@ -11,7 +11,7 @@ with expired as materialized (
   limit ?5
 ),
 due as materialized (
-  select row.seq, {row_size} as size, row.next_attempt_at
+  select row.seq, {row.size} as size, row.next_attempt_at
   from json_each(?9) as wanted cross join {table} as row
   where row.seq in (
     select seq from {table}

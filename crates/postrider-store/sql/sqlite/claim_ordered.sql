@@ -1,8 +1,8 @@
--- Takes eligible rows under a lease with order per key: as claim.sql does, but of each key only the first that is not finished, and then what comes after it while there is room.
+-- Takes eligible rows under a lease with order per key: as claim.sql does, but of each line (namespace, tenant, key) only the first that is not finished, and then what comes after it while there is room.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 max attempts, ?4 now, ?5 limit, ?6 worker, ?7 lease µs, ?8 max bytes, ?9 namespaces with due rows (a JSON array), ?10 how many these are, ?11 the most that come after others
 -- Uses {name}_lease_idx, {name}_due_idx and {name}_key_idx, then the rows' numbers.
 with expired as materialized (
-  select seq, {size} as size, locked_until, namespace, key
+  select seq, {size} as size, locked_until, namespace, key, tenant_id
   from {table} as mine
   where status = 'processing' and locked_until < ?4
     and attempts < coalesce(max_attempts, ?3) and not {suspect}
@@ -11,9 +11,9 @@ with expired as materialized (
   limit ?5
 ),
 share(size) as materialized (select (?5 - count(*) + max(?10, 1) - 1) / max(?10, 1) from expired),
--- The rows that have been due for longest. Most of them may wait for others of their keys, so these are looked up by key: else a backlog of few keys would be read to its end for every claim.
+-- The rows that have been due for longest. Most of them may wait for others of their lines, so these are looked up by line: else a backlog of few keys would be read to its end for every claim.
 front as materialized (
-  select row.seq, row.namespace, row.key, row.next_attempt_at
+  select row.seq, row.namespace, row.key, row.tenant_id, row.next_attempt_at
   from json_each(?9) as wanted cross join {table} as row
   where row.seq in (
     select seq from {table}
@@ -22,19 +22,19 @@ front as materialized (
     limit (select min({largest_claim}, max(2 * size, 16)) from share))
 ),
 near as materialized (
-  select seq, size, next_attempt_at, namespace, key
+  select seq, size, next_attempt_at, namespace, key, tenant_id
   from (
-    select row.seq, {row_size} as size, row.next_attempt_at, row.namespace, row.key,
+    select row.seq, {row.size} as size, row.next_attempt_at, row.namespace, row.key, row.tenant_id,
       row_number() over (partition by row.namespace order by row.next_attempt_at, row.seq) as place
     from (
       select seq from front where key is null
       union all
       select (
         select open.seq from {table} as open
-        where open.namespace = line.namespace and open.key = line.key and open.status in ('pending', 'processing')
+        where open.namespace = line.namespace and open.key = line.key and open.tenant_id is line.tenant_id and open.status in ('pending', 'processing')
         order by open.seq
         limit 1)
-      from (select distinct namespace, key from front where key is not null) as line) as picked
+      from (select distinct namespace, key, tenant_id from front where key is not null) as line) as picked
     cross join {table} as row
     where row.seq = picked.seq and +row.status = 'pending' and row.next_attempt_at <= ?4
       and row.attempts < coalesce(row.max_attempts, ?3)
@@ -48,7 +48,7 @@ last as materialized (
   where place = 1
 ),
 far as materialized (
-  select row.seq, {row_size} as size, row.next_attempt_at, row.namespace, row.key
+  select row.seq, {row.size} as size, row.next_attempt_at, row.namespace, row.key, row.tenant_id
   from last cross join {table} as row
   where row.seq in (
     select seq from {table} as mine
@@ -63,9 +63,9 @@ firsts as materialized (
   select * from (
     select *, sum(size) over (order by turn, since, seq rows unbounded preceding) - size as before
     from (
-      select 1 as turn, seq, size, locked_until as since, namespace, key from expired
+      select 1 as turn, seq, size, locked_until as since, namespace, key, tenant_id from expired
       union all
-      select 2, seq, size, next_attempt_at, namespace, key from (select * from near union select * from far)))
+      select 2, seq, size, next_attempt_at, namespace, key, tenant_id from (select * from near union select * from far)))
   where before < ?8
   order by turn, since, seq
   limit ?5
@@ -79,13 +79,13 @@ room as materialized (
 runs as (
   select seq, size, place, first, min(may) over (partition by first order by place) as ready
   from (
-    select row.seq, {row_size} as size, first.seq as first, row_number() over (partition by first.seq order by row.seq) as place,
+    select row.seq, {row.size} as size, first.seq as first, row_number() over (partition by first.seq order by row.seq) as place,
       row.attempts < coalesce(row.max_attempts, ?3) and (?2 is null or row.tenant_id = ?2)
       and (row.status = 'pending' and row.next_attempt_at <= ?4 or row.status = 'processing' and row.locked_until < ?4 and not {suspect}) as may
     from firsts as first cross join {table} as row
     where (select places from room) > 0 and row.seq in (
       select follower.seq from {table} as follower
-      where follower.namespace = first.namespace and follower.key = first.key and follower.seq > first.seq
+      where follower.namespace = first.namespace and follower.key = first.key and follower.tenant_id is first.tenant_id and follower.seq > first.seq
         and follower.status in ('pending', 'processing')
       order by follower.seq
       limit (select each from room)))

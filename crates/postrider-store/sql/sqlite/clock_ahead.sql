@@ -3,5 +3,5 @@
 -- Reads the waiting rows, once when a relay starts and whenever its clock is seen to go back.
 select exists (
   select 1 from {table}
-  where status = 'pending' and next_attempt_at > ?1 and created_at > ?1 and attempts = 0
-    and (next_attempt_at = created_at or updated_at = created_at + 1))
+  where {pending} and {due_at} > ?1 and {created_at} > ?1 and {attempts} = 0
+    and ({due_at} = {created_at}{or_delayed}))

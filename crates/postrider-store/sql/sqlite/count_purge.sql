@@ -1,7 +1,7 @@
 -- How many rows finished long ago.
 -- ?1 namespaces or null for all (a JSON array), ?2 tenant or null, ?3 finished until, µs since 1970
--- Uses {name}_{finished}_idx.
+-- Uses the index on finished rows.
 select count(*)
 from {table}
-where status = '{finished}' and updated_at <= ?3
+where {finished} and {touched} <= ?3
   and {in_scope}

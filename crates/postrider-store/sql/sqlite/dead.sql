@@ -4,6 +4,6 @@
 select {record}
 from {table}
 where {asked}
-  and (?9 is null or (updated_at, id) > (?9, ?10))
-order by updated_at, id
+  and (?9 is null or ({touched}, {id}) > (?9, ?10))
+order by {touched}, {id}
 limit ?11

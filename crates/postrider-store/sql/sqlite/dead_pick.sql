@@ -1,8 +1,8 @@
 -- The numbers and ids of the dead messages that an operator changes, those that died first.
 -- ?1 to ?8 the filter, see the fragment {asked}, ?9 limit
 -- Uses {name}_dead_idx.
-select seq, id
+select {number}, {id}
 from {table}
 where {asked}
-order by updated_at, id
+order by {touched}, {id}
 limit ?9

@@ -2,4 +2,4 @@
 -- ?1 the rows' numbers (a JSON array)
 -- Finds rows by their numbers.
 delete from {table}
-where seq in (select value from json_each(?1)) and +status = 'dead'
+where {number} in (select value from json_each(?1)) and +{dead}

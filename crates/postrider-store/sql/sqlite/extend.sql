@@ -4,7 +4,7 @@
 with moment(now, lease) as (select ?, ?),
 given(seq, id, worker, attempt) as (values {items})
 update {table} as row
-set locked_until = (select now from moment) + (select lease from moment), updated_at = (select now from moment)
+set {row.set_renewed (select now from moment)}
 from given
 where {found} and {fence}
-returning id, attempts, seq
+returning {id}, {attempts}, {number}

@@ -1,6 +1,6 @@
 -- A message in any state, with its payload.
 -- ?1 id
 -- Uses {name}_id_idx.
-select {record}, payload, payload_bytes
+select {record}, {payload}, {payload_bytes}
 from {table}
-where id = ?1
+where {raw_id} = {raw ?1}

@@ -4,8 +4,7 @@
 with moment(now) as (select ?),
 given(seq, id, worker, attempt, delay, error) as (values {items})
 update {table} as row
-set status = 'pending', locked_by = null, locked_until = null, last_error = given.error,
-    next_attempt_at = (select now from moment) + given.delay, updated_at = (select now from moment)
+set {row.set_nacked (select now from moment)}
 from given
 where {found} and {fence}
-returning id, attempts, seq
+returning {id}, {attempts}, {number}

@@ -4,10 +4,7 @@
 with moment(now) as (select ?),
 given(seq, id, worker, attempt, delay, error) as (values {items})
 update {table} as row
-set status = 'pending', attempts = row.attempts - 1, locked_by = null, locked_until = null,
-    last_error = coalesce(given.error, row.last_error),
-    next_attempt_at = case when given.delay > 0 then (select now from moment) + given.delay else row.next_attempt_at end,
-    updated_at = (select now from moment)
+set {row.set_released (select now from moment)}
 from given
 where {found} and {fence}
-returning id, attempts + 1, seq
+returning {id}, {attempts} + 1, {number}

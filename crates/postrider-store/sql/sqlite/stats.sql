@@ -4,12 +4,12 @@
 select
   waiting.pending,
   waiting.due,
-  (select count(*) from {table} where status = 'processing' and {in_scope}) as processing,
-  (select count(*) from {table} where status = 'dead' and {in_scope}) as dead,
+  (select count(*) from {table} where {processing} and {in_scope}) as processing,
+  (select count(*) from {table} where {dead} and {in_scope}) as dead,
   waiting.oldest
 from (
   select count(*) as pending,
-         count(*) filter (where next_attempt_at <= ?3) as due,
-         min(next_attempt_at) filter (where next_attempt_at <= ?3) as oldest
+         count(*) filter (where {due ?3}) as due,
+         min({due_at}) filter (where {due ?3}) as oldest
   from {table}
-  where status = 'pending' and {in_scope}) as waiting
+  where {pending} and {in_scope}) as waiting

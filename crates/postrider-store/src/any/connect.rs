@@ -6,7 +6,7 @@ use postrider_core::store::{StoreError, StoreErrorKind};
 use url::Url;
 
 use super::AnyStore;
-use crate::names::Names;
+use crate::layout::Layout;
 
 /// The schemes that are known, for an error.
 const KNOWN: &str = "postgres://, postgresql://, mysql://, mariadb:// and sqlite:";
@@ -17,8 +17,8 @@ const ENCODED: &str = "with special characters of user names and passwords (such
 /// How an outbox is connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connect {
-    /// The outbox's names in its database.
-    pub names: Names,
+    /// What the outbox's table looks like, and its names in the database.
+    pub layout: Layout,
     /// The most connections at the same time. A relay keeps up to four of them.
     pub connections: u32,
     /// What PostgreSQL calls the connections.
@@ -34,7 +34,7 @@ pub struct Connect {
 impl Default for Connect {
     fn default() -> Self {
         Self {
-            names: Names::default(),
+            layout: Layout::default(),
             connections: 10,
             application_name: "postrider".into(),
             behind_pooler: false,
@@ -114,7 +114,8 @@ fn postgres(url: &str, options: &Connect) -> Result<AnyStore, StoreError> {
         server = server.statement_cache_capacity(0);
     }
     let pool = PgPoolOptions::new().max_connections(options.connections).acquire_timeout(options.connect_timeout);
-    let store = crate::postgres::PostgresStore::new(pool.connect_lazy_with(server), options.names.clone());
+    let store = crate::postgres::PostgresStore::with_layout(pool.connect_lazy_with(server), options.layout.clone());
+    let store = store.map_err(|error| refused(error.to_string()))?;
     Ok(AnyStore::Postgres(store.behind_pooler(options.behind_pooler)))
 }
 
@@ -137,7 +138,8 @@ fn mysql(url: &str, options: &Connect) -> Result<AnyStore, StoreError> {
     let url = read(url, EXAMPLE, &PARAMETERS)?;
     let server = MySqlConnectOptions::from_url(&url).map_err(|_| bad_value(EXAMPLE))?;
     let pool = MySqlPoolOptions::new().max_connections(options.connections).acquire_timeout(options.connect_timeout);
-    Ok(AnyStore::MySql(crate::mysql::MySqlStore::new(pool.connect_lazy_with(server), options.names.clone())))
+    let store = crate::mysql::MySqlStore::with_layout(pool.connect_lazy_with(server), options.layout.clone());
+    Ok(AnyStore::MySql(store.map_err(|error| refused(error.to_string()))?))
 }
 
 #[cfg(not(feature = "mysql"))]
@@ -160,7 +162,7 @@ async fn sqlite(path: &str, options: &Connect) -> Result<AnyStore, StoreError> {
         return Err(super::ping::file_is_missing());
     }
     let file = SqliteConnectOptions::new().filename(path).create_if_missing(options.create);
-    let store = crate::sqlite::SqliteStore::open_as(file, options.names.clone(), options.connections).await?;
+    let store = crate::sqlite::SqliteStore::open_layout_as(file, options.layout.clone(), options.connections).await?;
     Ok(AnyStore::Sqlite(store))
 }
 

@@ -18,6 +18,11 @@ pub(crate) trait Writer: Send {
 
     /// Finds the rows that hold the dedupe keys of these; pairs of a position, counted from 0, and the id found.
     fn find(&mut self, rows: &[&NewRow]) -> impl Future<Output = Result<Vec<(usize, Uuid)>, EnqueueError>> + Send;
+
+    /// Whether the database may hide rows that hold a dedupe key; asked when none was found after all rounds.
+    fn hides(&mut self, _rows: &[&NewRow]) -> impl Future<Output = Result<bool, EnqueueError>> + Send {
+        std::future::ready(Ok(false))
+    }
 }
 
 /// Writes rows and answers for each, in their order.
@@ -28,7 +33,10 @@ pub(crate) async fn insert_rows(writer: &mut impl Writer, rows: &[NewRow]) -> Re
             rounds.found(writer.find(&open).await?);
         }
     }
-    rounds.answers()
+    match rounds.still_open() {
+        Some(open) if writer.hides(&open).await? => Err(EnqueueError::KeyHidden),
+        _ => rounds.answers(),
+    }
 }
 
 /// Which rows are still open, apart from how they are written, so that synchronous drivers use it too.

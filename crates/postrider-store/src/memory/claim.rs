@@ -6,13 +6,13 @@ use std::ops::Bound::{Excluded, Unbounded};
 use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::state::{Event, State, transition};
 use postrider_core::store::{
-    ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, LONGEST_RUN, Lane, Order, Scope,
+    ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, LONGEST_RUN, Lane, Order,
 };
 use uuid::Uuid;
 
 use super::table::{StoredMessage, Table};
-use crate::LANES_PER_CLAIM;
 use crate::clock::{between, micros};
+use crate::{LANES_LOOKED_AT, LANES_PER_CLAIM};
 
 impl Table {
     pub fn claim(&mut self, request: &ClaimRequest, now: i64) -> Claimed {
@@ -50,18 +50,30 @@ impl Table {
     /// something if this one was cut short, so that no lane loses its turn, and begins anew if it went round.
     fn pick_fair(&self, request: &ClaimRequest, after: Option<&Lane>, now: i64) -> (Vec<i64>, Option<Lane>) {
         let pending = self.rows.values().filter(|row| row.status == State::Pending);
-        let lanes: BTreeSet<Lane> = pending.map(lane_of).collect();
+        // Each lane, and whether it gets a share: it is in scope, and its first row is due.
+        let mut lanes: BTreeMap<Lane, bool> = BTreeMap::new();
+        for row in pending {
+            let gets = row.is_due(now) && request.scope.contains(&row.namespace, row.tenant_id);
+            *lanes.entry(lane_of(row)).or_default() |= gets;
+        }
         let from = after.map_or(Unbounded, |lane| Excluded(lane.clone()));
-        let lanes: BTreeSet<&Lane> = lanes.range((from, Unbounded)).take(LANES_PER_CLAIM).collect();
-        let in_scope = lanes.iter().filter(|lane| scope_has(&request.scope, lane)).count();
+        let (mut looked_at, mut given) = (0, BTreeSet::new());
+        let mut last = None;
+        for (lane, gets) in lanes.range((from, Unbounded)).take(LANES_LOOKED_AT) {
+            (looked_at, last) = (looked_at + 1, Some(lane));
+            given.extend(gets.then_some(lane));
+            if given.len() == LANES_PER_CLAIM {
+                break;
+            }
+        }
         let mut rows = self.due(request, now);
-        rows.retain(|row| lanes.contains(&lane_of(row)));
-        keep_share(&mut rows, lane_of, limit(request).div_ceil(in_scope.max(1)));
+        rows.retain(|row| given.contains(&lane_of(row)));
+        keep_share(&mut rows, lane_of, limit(request).div_ceil(given.len().max(1)));
         rows.sort_by_key(|row| lane_of(row));
         let was_cut = cut(&mut rows, request);
         let last = match was_cut {
             true => rows.last().map(|row| lane_of(row)),
-            false => lanes.last().filter(|_| lanes.len() == LANES_PER_CLAIM).copied().cloned(),
+            false => last.filter(|_| given.len() == LANES_PER_CLAIM || looked_at == LANES_LOOKED_AT).cloned(),
         };
         (rows.iter().map(|row| row.seq).collect(), last)
     }
@@ -71,7 +83,7 @@ impl Table {
     fn runs(&self, heads: &[&StoredMessage], request: &ClaimRequest, now: i64) -> Vec<&StoredMessage> {
         let lines = self.lines();
         let mut runs: Vec<(usize, &StoredMessage)> = Vec::new();
-        for line in heads.iter().filter_map(|head| lines.get(&key_of(head)?)) {
+        for line in heads.iter().filter_map(|head| lines.get(&line_of(head)?)) {
             let ready = |row: &&StoredMessage| {
                 let expired = row.is_expired(now) && !row.is_suspect(request.max_attempts);
                 (row.is_due(now) || expired) && may_claim(row, request)
@@ -83,12 +95,12 @@ impl Table {
         runs.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// The rows of each key that are not finished, in their order.
-    fn lines(&self) -> HashMap<(&str, &str), Vec<&StoredMessage>> {
+    /// The rows of each line that are not finished, in their order.
+    fn lines(&self) -> HashMap<Line<'_>, Vec<&StoredMessage>> {
         let open = self.rows.values().filter(|row| matches!(row.status, State::Pending | State::Processing));
         let mut lines: HashMap<_, Vec<_>> = HashMap::new();
         for row in open {
-            if let Some(key) = key_of(row) {
+            if let Some(key) = line_of(row) {
                 lines.entry(key).or_default().push(row);
             }
         }
@@ -99,7 +111,7 @@ impl Table {
     fn keep_first_of_key(&self, rows: &mut Vec<&StoredMessage>, request: &ClaimRequest) {
         if request.waits == Order::Key {
             let lines = self.lines();
-            let first = |row: &StoredMessage| Some(lines.get(&key_of(row)?)?.first()?.seq);
+            let first = |row: &StoredMessage| Some(lines.get(&line_of(row)?)?.first()?.seq);
             rows.retain(|row| first(row).is_none_or(|first| first == row.seq));
         }
     }
@@ -156,17 +168,16 @@ fn limit(request: &ClaimRequest) -> usize {
     usize::try_from(request.limit.min(LARGEST_CLAIM)).unwrap_or(usize::MAX)
 }
 
-fn key_of(row: &StoredMessage) -> Option<(&str, &str)> {
-    row.key.as_deref().map(|key| (row.namespace.as_str(), key))
+/// Namespace, tenant and key: what is delivered in order.
+type Line<'a> = (&'a str, Option<Uuid>, &'a str);
+
+fn line_of(row: &StoredMessage) -> Option<Line<'_>> {
+    row.key.as_deref().map(|key| (row.namespace.as_str(), row.tenant_id, key))
 }
 
 fn lane_of(row: &StoredMessage) -> Lane {
     let tenant = row.tenant_id.unwrap_or(Uuid::nil());
     Lane { namespace: row.namespace.clone(), topic: row.topic.clone(), tenant }
-}
-
-fn scope_has(scope: &Scope, lane: &Lane) -> bool {
-    scope.contains(&lane.namespace, Some(lane.tenant))
 }
 
 /// Keeps the first rows of each group.

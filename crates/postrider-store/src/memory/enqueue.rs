@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use postrider_core::message::{Enqueued, NewRow};
+use postrider_core::sabotage::{self, Defect};
 use uuid::Uuid;
 
 use super::store::{MemoryStore, Shared};
@@ -54,7 +55,7 @@ impl MemoryTransaction {
         let mut table = self.shared.table();
         rows.into_iter().for_each(|row| table.commit(row));
         drop(table);
-        if !namespaces.is_empty() {
+        if !namespaces.is_empty() && !sabotage::has(Defect::WakeBeforeCommit) {
             self.shared.bells.ring(Some(&namespaces));
         }
     }
@@ -91,6 +92,9 @@ impl MemoryTransaction {
             && let Some(id) = self.take_key(key, row.id).await?
         {
             return Ok(Enqueued::Already(id));
+        }
+        if sabotage::has(Defect::WakeBeforeCommit) {
+            self.shared.bells.ring(Some(std::slice::from_ref(&row.namespace)));
         }
         let id = row.id;
         self.rows.push(row);

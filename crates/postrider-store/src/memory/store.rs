@@ -96,7 +96,7 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rings: true, parallel_writers: true, server_clock: false }
+        Capabilities { rings: true, parallel_writers: true, server_clock: false, fair: true, order_by_key: true }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {

@@ -4,19 +4,30 @@ use std::collections::HashSet;
 
 use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN};
 use sqlx::{MySqlConnection, Row};
+use uuid::Uuid;
 
-use super::claim::{Candidate, Claim, candidates};
+use super::claim::{Candidate, Claim};
 use super::run::fetch;
-use super::types::Bound;
+use super::statements::OurStatements;
+use super::types::{Bound, RowKey, uuid_or_null};
 
-/// For how many keys a claim looks for more than their first row; each is a statement.
+/// For how many lines a claim looks for more than their first row; each is a statement.
 const RUNS_PER_CLAIM: usize = 32;
 
-/// A row that is the first of its key, with others behind it.
+/// A row that is the first of its line (namespace, tenant, key), with others behind it.
 pub(super) struct Place {
-    seq: i64,
+    row: RowKey,
     namespace: String,
     key: Vec<u8>,
+    tenant: Option<Uuid>,
+}
+
+/// What may be claimed among the rows that have been due for longest.
+#[derive(Default)]
+pub(super) struct Near {
+    pub rows: Vec<Candidate>,
+    /// Most of those rows wait for one of their key that somebody is publishing.
+    pub moves: bool,
 }
 
 impl Claim<'_> {
@@ -25,25 +36,29 @@ impl Claim<'_> {
     pub(super) async fn near(
         &self,
         connection: &mut MySqlConnection,
+        ours: &OurStatements,
         namespace: &str,
         share: usize,
-    ) -> Result<Vec<Candidate>, sqlx::Error> {
+    ) -> Result<Near, sqlx::Error> {
         let mut bound = Bound::default();
-        bound.add(namespace.to_owned()).count((2 * share).clamp(16, LARGEST_CLAIM as usize));
-        let mut numbers: Vec<i64> = Vec::new();
-        for row in fetch(connection, &self.statements.claim_front, bound).await? {
-            numbers.extend(row.try_get::<Option<i64>, _>(0)?);
+        bound.add(namespace.to_owned()).tenant(self.within.tenant).count((2 * share).clamp(16, LARGEST_CLAIM as usize));
+        let mut numbers: Vec<RowKey> = Vec::new();
+        let (mut moving, mut looked_at) = (0, 0);
+        for row in fetch(connection, &ours.claim_front, bound).await? {
+            numbers.extend(row.try_get::<Option<i64>, _>(0)?.map(RowKey::Number));
+            moving += row.try_get::<i64, _>(1)?;
+            looked_at += row.try_get::<i64, _>(2)?;
         }
         let mut locked = Vec::new();
-        for portion in numbers.chunks(self.statements.claim_near.largest()) {
-            let Some((sql, portion)) = self.statements.claim_near.padded(portion) else { continue };
+        for portion in numbers.chunks(ours.claim_near.largest()) {
+            let Some((sql, portion)) = ours.claim_near.padded(portion) else { continue };
             let mut bound = Bound::default();
             bound.rows(portion).add(self.request.max_attempts).tenant(self.within.tenant);
-            locked.extend(candidates(&fetch(connection, sql, bound).await?)?);
+            locked.extend(self.read(&fetch(connection, sql, bound).await?)?);
         }
-        locked.sort_unstable_by_key(|row| (row.since, row.seq));
+        locked.sort_unstable_by_key(|row| (row.since, row.row));
         locked.truncate(share);
-        Ok(locked)
+        Ok(Near { rows: locked, moves: moving * 2 >= looked_at && looked_at > 0 })
     }
 
     /// Drops candidates that wait for an earlier row of their key, and answers those that others wait for.
@@ -53,24 +68,26 @@ impl Claim<'_> {
     pub(super) async fn in_turn(
         &self,
         connection: &mut MySqlConnection,
+        ours: &OurStatements,
         picked: &mut Vec<Candidate>,
     ) -> Result<Vec<Place>, sqlx::Error> {
-        let numbers: Vec<i64> = picked.iter().map(|row| row.seq).collect();
+        let numbers: Vec<RowKey> = picked.iter().map(|row| row.row).collect();
         let (mut firsts, mut places) = (HashSet::new(), Vec::new());
-        for portion in numbers.chunks(self.statements.claim_turn.largest()) {
-            let Some((sql, portion)) = self.statements.claim_turn.padded(portion) else { continue };
+        for portion in numbers.chunks(ours.claim_turn.largest()) {
+            let Some((sql, portion)) = ours.claim_turn.padded(portion) else { continue };
             let mut bound = Bound::default();
             bound.rows(portion);
             for row in fetch(connection, sql, bound).await? {
-                let seq = row.try_get(0)?;
-                firsts.insert(seq);
-                if row.try_get::<i64, _>(3)? != 0 {
-                    places.push(Place { seq, namespace: row.try_get(1)?, key: row.try_get(2)? });
+                let place = RowKey::read(&row, 0, self.shape())?;
+                firsts.insert(place);
+                if row.try_get::<i64, _>(4)? != 0 {
+                    let (namespace, key, tenant) = (row.try_get(1)?, row.try_get(2)?, uuid_or_null(&row, 3)?);
+                    places.push(Place { row: place, namespace, key, tenant });
                 }
             }
         }
-        picked.retain(|row| firsts.contains(&row.seq));
-        places.retain(|place| firsts.contains(&place.seq));
+        picked.retain(|row| firsts.contains(&row.row));
+        places.retain(|place| firsts.contains(&place.row));
         Ok(places)
     }
 
@@ -79,6 +96,7 @@ impl Claim<'_> {
     pub(super) async fn runs(
         &self,
         connection: &mut MySqlConnection,
+        ours: &OurStatements,
         heads: &[Candidate],
         places: Vec<Place>,
     ) -> Result<Vec<Candidate>, sqlx::Error> {
@@ -86,14 +104,14 @@ impl Claim<'_> {
         let length = room.min(LONGEST_RUN as usize - 1);
         let mut found = Vec::new();
         for place in places.iter().take(if length == 0 { 0 } else { RUNS_PER_CLAIM }) {
-            found.push(self.run_after(connection, place, length).await?);
+            found.push(self.run_after(connection, ours, place, length).await?);
         }
-        let numbers: Vec<i64> = found.iter().flatten().map(|row| row.seq).collect();
-        let locked = self.follow(connection, &numbers).await?;
+        let numbers: Vec<RowKey> = found.iter().flatten().map(|row| row.row).collect();
+        let locked = self.follow(connection, ours, &numbers).await?;
         let mut runs: Vec<(usize, Candidate)> = Vec::new();
         for run in found {
             // One that somebody else has locked ends its run.
-            runs.extend(run.into_iter().take_while(|row| locked.contains(&row.seq)).enumerate());
+            runs.extend(run.into_iter().take_while(|row| locked.contains(&row.row)).enumerate());
         }
         runs.sort_by_key(|(place, _)| *place);
         runs.truncate(room);
@@ -104,34 +122,42 @@ impl Claim<'_> {
     async fn run_after(
         &self,
         connection: &mut MySqlConnection,
+        ours: &OurStatements,
         place: &Place,
         length: usize,
     ) -> Result<Vec<Candidate>, sqlx::Error> {
         let mut bound = Bound::default();
         bound.add(self.request.max_attempts).tenant(self.within.tenant).add(self.request.max_attempts);
         for _ in 0..2 {
-            bound.add(place.namespace.clone()).add(place.key.clone()).add(place.seq).count(length);
+            bound.add(place.namespace.clone()).add(place.key.clone()).add(place.tenant.map(Uuid::hyphenated));
+            bound.row(place.row).count(length);
         }
         bound.count(length);
         let mut run = Vec::new();
-        for row in fetch(connection, &self.statements.claim_run, bound).await? {
+        for row in fetch(connection, &ours.claim_run, bound).await? {
             if row.try_get::<i64, _>(2)? == 0 {
                 break;
             }
             let size: i64 = row.try_get(1)?;
-            run.push(Candidate { seq: row.try_get(0)?, size: u64::try_from(size).unwrap_or(0), since: 0 });
+            let row = RowKey::read(&row, 0, self.shape())?;
+            run.push(Candidate { row, size: u64::try_from(size).unwrap_or(0), since: 0 });
         }
         Ok(run)
     }
 
-    async fn follow(&self, connection: &mut MySqlConnection, numbers: &[i64]) -> Result<HashSet<i64>, sqlx::Error> {
+    async fn follow(
+        &self,
+        connection: &mut MySqlConnection,
+        ours: &OurStatements,
+        numbers: &[RowKey],
+    ) -> Result<HashSet<RowKey>, sqlx::Error> {
         let mut locked = HashSet::new();
-        for portion in numbers.chunks(self.statements.claim_follow.largest()) {
-            let Some((sql, portion)) = self.statements.claim_follow.padded(portion) else { continue };
+        for portion in numbers.chunks(ours.claim_follow.largest()) {
+            let Some((sql, portion)) = ours.claim_follow.padded(portion) else { continue };
             let mut bound = Bound::default();
             bound.rows(portion).add(self.request.max_attempts).add(self.request.max_attempts);
             for row in fetch(connection, sql, bound).await? {
-                locked.insert(row.try_get(0)?);
+                locked.insert(RowKey::read(&row, 0, self.shape())?);
             }
         }
         Ok(locked)

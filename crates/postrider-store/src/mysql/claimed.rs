@@ -5,7 +5,8 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
-use super::types::{address, key, uuid, uuid_or_null};
+use super::statements::Shape;
+use super::types::{RowKey, key, uuid, uuid_or_null};
 use crate::claimed::{ClaimedRow, messages};
 
 /// Where the columns of `claim_read.sql` are.
@@ -24,18 +25,24 @@ mod column {
     pub const MAX_ATTEMPTS: usize = 11;
     pub const CREATED_AT: usize = 12;
     pub const CLAIMED_AT: usize = 13;
+    pub const TURN: usize = 14;
 }
 
 /// The messages of a claim, from rows as they were before it.
-pub(super) fn claimed(rows: &[MySqlRow], worker: Uuid, waits: Order) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+pub(super) fn claimed(
+    rows: &[MySqlRow],
+    worker: Uuid,
+    waits: Order,
+    shape: Shape,
+) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     let claimed_at = first.try_get(column::CLAIMED_AT)?;
-    let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
+    let rows = rows.iter().map(|row| read(row, shape)).collect::<Result<_, _>>()?;
     Ok(messages(rows, worker, claimed_at, waits))
 }
 
-fn read(row: &MySqlRow) -> Result<ClaimedRow, sqlx::Error> {
-    let (seq, attempts): (i64, i32) = (row.try_get(column::SEQ)?, row.try_get(column::ATTEMPTS)?);
+fn read(row: &MySqlRow, shape: Shape) -> Result<ClaimedRow, sqlx::Error> {
+    let (found, attempts): (_, i32) = (RowKey::read(row, column::SEQ, shape)?, row.try_get(column::ATTEMPTS)?);
     let headers: &str = row.try_get(column::HEADERS)?;
     Ok(ClaimedRow {
         id: uuid(row, column::ID)?,
@@ -52,7 +59,8 @@ fn read(row: &MySqlRow) -> Result<ClaimedRow, sqlx::Error> {
         attempts: attempts + 1,
         max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
         created_at: row.try_get(column::CREATED_AT)?,
-        seq,
-        address: address(seq),
+        // Rows without a number that were written at the same time are in the order in which the server has them: of their ids.
+        seq: if let RowKey::Number(seq) = found { seq } else { 0 },
+        address: found.address(if shape.turns { row.try_get(column::TURN)? } else { 0 }),
     })
 }

@@ -42,10 +42,17 @@ impl MySqlStore {
                 Ok(()) => Finding::fine("engine", "the table is InnoDB"),
                 Err(error) => from_error("engine", &error),
             });
+        }
+        // The columns and indexes of other tables are their owners', and their outboxes have no changelog.
+        let ours = self.layout().is_ours();
+        if is_there && ours {
             findings.extend(table::look(connection, self).await.map_err(failed)?);
             findings.extend(account::look(connection, self).await.map_err(failed)?);
         }
-        if is_latest {
+        if !ours {
+            findings.extend(self.check_layout().await?);
+        }
+        if is_latest && ours {
             findings.extend(self.consumers(connection).await.map_err(failed)?);
         }
         Ok(findings)

@@ -8,8 +8,12 @@ use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
 
 use super::error::for_relay;
 use super::statements::render;
+use crate::layout::Layout;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
+
+const AUDIT: Migration =
+    Migration { version: 3, name: "audit", template: include_str!("../../sql/mysql/migrations/0003_audit.sql") };
 
 const MIGRATIONS: [Migration; 5] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/mysql/migrations/0001_outbox.sql") },
@@ -18,7 +22,7 @@ const MIGRATIONS: [Migration; 5] = [
         name: "enqueue_procedure",
         template: include_str!("../../sql/mysql/migrations/0002_enqueue_procedure.sql"),
     },
-    Migration { version: 3, name: "audit", template: include_str!("../../sql/mysql/migrations/0003_audit.sql") },
+    AUDIT,
     Migration {
         version: 4,
         name: "order_by_key",
@@ -31,11 +35,50 @@ const MIGRATIONS: [Migration; 5] = [
     },
 ];
 
-/// The version of the schema that this library writes and reads.
+/// The version of our own schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
+/// A version that makes a table, or what a table needs.
+const fn made(version: i32, name: &'static str, template: &'static str) -> Migration {
+    Migration { version, name, template }
+}
+
+/// The version of a known layout that makes its table. A table that is there already is taken as it is.
+const TABLE: i32 = 1;
+/// The version that adds columns. A table that has them already is taken as it is.
+const COLUMNS: i32 = 2;
+
+/// The versions of a layout: its table, if it is one that we know, the audit table, and turns for dedupe keys.
+fn versions(layout: &Layout) -> Vec<Migration> {
+    let table = |template| vec![made(TABLE, "table", template)];
+    let mut all = match &*layout.name {
+        _ if layout.is_ours() => return MIGRATIONS.to_vec(),
+        "modkit" => table(include_str!("../../sql/mysql/layouts/modkit.sql")),
+        "talkie" => table(include_str!("../../sql/mysql/layouts/talkie.sql")),
+        "debezium_keep" => vec![
+            made(TABLE, "table", include_str!("../../sql/mysql/layouts/debezium.sql")),
+            made(COLUMNS, "columns", include_str!("../../sql/mysql/layouts/debezium_keep.sql")),
+        ],
+        _ => Vec::new(),
+    };
+    all.push(AUDIT);
+    all.extend(has_turns(layout).then(|| made(4, "turns", include_str!("../../sql/mysql/layouts/turns.sql"))));
+    all
+}
+
+/// Whether producers take turns.
+fn has_turns(layout: &Layout) -> bool {
+    layout.dedupe_key.is_some()
+}
+
 /// The version with the table of turns, which are filled in after it.
-const FIRST: i32 = 1;
+fn first_turns(layout: &Layout) -> i32 {
+    if layout.is_ours() { 1 } else { 4 }
+}
+
+fn latest(all: &[Migration]) -> i32 {
+    all.last().map_or(0, |migration| migration.version)
+}
 
 /// Ends a statement for the programs of the servers; a test looks that no statement holds it.
 const DELIMITER: &str = "$$";
@@ -53,19 +96,20 @@ const TURNS: &str = include_str!("../../sql/mysql/turns.sql");
 /// this order, each as one statement (they hold semicolons, so do not split them further; the `mariadb` and `mysql`
 /// programs need `delimiter` around the last ones). They note the versions as [`run`] does, so that the two go together,
 /// and each can be run again.
-pub fn script(names: &Names) -> Vec<String> {
+pub fn script(layout: &Layout) -> Vec<String> {
+    let names = &layout.names;
     let mut script = vec![render(names, VERSIONS, &[])];
-    for migration in &MIGRATIONS {
+    for migration in &versions(layout) {
         script.extend(statements(names, migration));
         script.push(note(names, migration));
     }
-    script.push(render(names, TURNS, &[]));
+    script.extend(has_turns(layout).then(|| render(names, TURNS, &[])));
     script
 }
 
 /// [`script`] as one text for the `mysql` and `mariadb` programs, which need to be told where a procedure ends.
-pub fn script_text(names: &Names) -> String {
-    delimited(&script(names))
+pub fn script_text(layout: &Layout) -> String {
+    delimited(&script(layout))
 }
 
 /// Ends each statement with what none of them holds.
@@ -75,7 +119,8 @@ fn delimited(statements: &[String]) -> String {
 }
 
 /// What [`run`] would run now, each version as [`script_text`] writes it. Reads only.
-pub async fn pending(pool: &MySqlPool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+pub async fn pending(pool: &MySqlPool, layout: &Layout) -> Result<Vec<Pending>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     let failed = |error| for_relay("read the schema's versions", error);
     let mut connection = pool.acquire().await.map_err(failed)?;
     let there: i64 = sqlx::query_scalar(
@@ -87,17 +132,38 @@ pub async fn pending(pool: &MySqlPool, names: &Names) -> Result<Vec<Pending>, St
     .fetch_one(&mut *connection)
     .await
     .map_err(failed)?;
-    let applied = if there > 0 { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
-    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let mut done = if there > 0 { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
+    refuse_newer(&done, latest(&all), &format!("the outbox {:?}", names.table()))?;
+    done.extend(there_already(&mut connection, layout, &all).await.map_err(failed)?);
     let before = if there > 0 { String::new() } else { delimited(&[render(names, VERSIONS, &[])]) };
-    Ok(list(&MIGRATIONS, &applied, before, |migration| {
-        let mut all = statements(names, migration);
-        all.push(note(names, migration));
-        if migration.version == FIRST {
-            all.push(render(names, TURNS, &[]));
+    Ok(list(&all, &done, before, |migration| {
+        let mut statements = statements(names, migration);
+        statements.push(note(names, migration));
+        if has_turns(layout) && migration.version == first_turns(layout) {
+            statements.push(render(names, TURNS, &[]));
         }
-        delimited(&all)
+        delimited(&statements)
     }))
+}
+
+/// The versions that a table which somebody else made has without us.
+async fn there_already(
+    connection: &mut MySqlConnection,
+    layout: &Layout,
+    all: &[Migration],
+) -> Result<Vec<i32>, sqlx::Error> {
+    if layout.is_ours() {
+        return Ok(Vec::new());
+    }
+    let sql = "select cast(column_name as char) from information_schema.columns \
+               where table_schema = coalesce(?, database()) and table_name = ?";
+    let query = sqlx::query_scalar(sql).persistent(false).bind(layout.names.schema()).bind(layout.names.table());
+    let found: Vec<String> = query.fetch_all(connection).await?;
+    let is_there = |name: &str| found.iter().any(|found| found.eq_ignore_ascii_case(name));
+    let complete = layout.columns().iter().all(|(_, column)| is_there(&column.name));
+    let there = [(TABLE, !found.is_empty()), (COLUMNS, complete)];
+    let known = |version: i32| all.iter().any(|migration| migration.version == version);
+    Ok(there.into_iter().filter(|(version, is)| *is && known(*version)).map(|(version, _)| version).collect())
 }
 
 /// The table of versions that were run.
@@ -121,21 +187,23 @@ fn note(names: &Names, migration: &Migration) -> String {
 }
 
 /// Runs what is missing and answers which versions that were.
-pub async fn run(pool: &MySqlPool, names: &Names) -> Result<Vec<i32>, StoreError> {
+pub async fn run(pool: &MySqlPool, layout: &Layout) -> Result<Vec<i32>, StoreError> {
     // Detached from the pool, so that the lock goes with the connection however this ends.
     let mut connection = pool.acquire().await.map_err(failed)?.detach();
-    lock(&mut connection, names).await?;
-    let ran = run_locked(&mut connection, names).await;
+    lock(&mut connection, &layout.names).await?;
+    let ran = run_locked(&mut connection, layout).await;
     sqlx::Connection::close(connection).await.map_err(failed)?;
     ran
 }
 
-async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<Vec<i32>, StoreError> {
+async fn run_locked(connection: &mut MySqlConnection, layout: &Layout) -> Result<Vec<i32>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     execute(connection, render(names, VERSIONS, &[])).await?;
-    let applied = applied(connection, names).await.map_err(failed)?;
-    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let mut done = applied(connection, names).await.map_err(failed)?;
+    refuse_newer(&done, latest(&all), &format!("the outbox {:?}", names.table()))?;
+    done.extend(there_already(connection, layout, &all).await.map_err(failed)?);
     let mut ran = Vec::new();
-    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
+    for migration in all.iter().filter(|migration| !done.contains(&migration.version)) {
         tracing::info!(
             version = migration.version,
             name = migration.name,
@@ -148,7 +216,7 @@ async fn run_locked(connection: &mut MySqlConnection, names: &Names) -> Result<V
         execute(connection, note(names, migration)).await?;
         ran.push(migration.version);
     }
-    if turns(connection, names).await.map_err(failed)? < i64::from(super::enqueue::TURNS) {
+    if has_turns(layout) && turns(connection, names).await.map_err(failed)? < i64::from(super::enqueue::TURNS) {
         execute(connection, render(names, TURNS, &[])).await?;
     }
     Ok(ran)
@@ -196,8 +264,8 @@ mod tests {
 
     #[test]
     fn no_statement_holds_what_ends_it() {
-        let script = script(&Names::default());
+        let script = script(&Layout::default());
         assert!(script.len() > 4 && script.iter().all(|statement| !statement.contains(DELIMITER)));
-        assert_eq!(script_text(&Names::default()).matches(DELIMITER).count(), script.len() + 1);
+        assert_eq!(script_text(&Layout::default()).matches(DELIMITER).count(), script.len() + 1);
     }
 }

@@ -9,6 +9,8 @@ pub mod enqueue;
 mod error;
 mod examine;
 mod grants;
+mod layout;
+mod layout_check;
 pub mod migrate;
 mod operate;
 mod retain;
@@ -17,6 +19,7 @@ mod scope;
 mod settle;
 pub mod statements;
 mod store;
+mod table;
 mod types;
 
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use super::run::{Work, begin, commit, execute, fetch, roll_back};
 use super::scope::Within;
 use super::statements::{FinishedStatement, StoreStatements};
 use super::store::{MySqlStore, duration};
-use super::types::{Bound, key, uuid, uuid_or_null};
+use super::types::{Bound, RowKey, key, uuid, uuid_or_null};
 use crate::clock::micros;
 use crate::operate::{Note, between, check, cut, ids_text, in_order, read_state, row_readers, within};
 use crate::sql::{Portioned, Sql};
@@ -80,12 +80,14 @@ impl Operator for MySqlStore {
 
     async fn purge_as(&self, who: &str, purge: &Purge) -> Result<u64, StoreError> {
         let note = Note::of_purge(who, purge)?;
+        self.layout().check_purge(purge)?;
         let Some(within) = Within::of(&purge.scope)? else { return Ok(0) };
         let work = Purging { statements: &self.statements, within, purge, note: Some(&note) };
         self.runner.run("purge", &work).await
     }
 
     async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        self.layout().check_purge(purge)?;
         let Some(within) = Within::of(&purge.scope)? else { return Ok(0) };
         let statement = match purge.finished {
             Finished::Delivered => &self.statements.count_purge_delivered,
@@ -319,7 +321,7 @@ impl Work for Changing<'_> {
             roll_back(connection).await?;
             return Ok(Vec::new());
         }
-        let (rows, ids): (Vec<i64>, Vec<Uuid>) = found.into_iter().unzip();
+        let (rows, ids): (Vec<RowKey>, Vec<Uuid>) = found.into_iter().unzip();
         each(connection, self.put, &rows).await?;
         write(connection, self.statements, self.note, ids.len() as u64, &ids).await?;
         commit(connection).await?;
@@ -328,7 +330,7 @@ impl Work for Changing<'_> {
 }
 
 impl Changing<'_> {
-    async fn oldest(&self, connection: &mut MySqlConnection) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+    async fn oldest(&self, connection: &mut MySqlConnection) -> Result<Vec<(RowKey, Uuid)>, sqlx::Error> {
         let mut found = Vec::new();
         for statement in [&self.statements.dead_pick.unleased, &self.statements.dead_pick.leased] {
             let room = self.limit.saturating_sub(found.len());
@@ -340,24 +342,25 @@ impl Changing<'_> {
                 bound.count(room);
             };
             for row in self.within.fetch(connection, statement, 1, |_| {}, after).await? {
-                found.push((row.try_get(0)?, uuid(&row, 1)?));
+                found.push((RowKey::read(&row, 0, self.statements.shape)?, uuid(&row, 1)?));
             }
         }
         Ok(found)
     }
 
-    async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+    async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(RowKey, Uuid)>, sqlx::Error> {
         let mut found = Vec::new();
         for row in named(connection, &self.statements.dead_pick_ids, ids, self.filter).await? {
             let namespace: String = row.try_get(2)?;
             // The statement saw to the tenant.
             if self.filter.scope.contains(&namespace, self.filter.scope.tenant) {
-                found.push((row.try_get::<i64, _>(3)?, row.try_get::<i64, _>(0)?, uuid(&row, 1)?));
+                let place = RowKey::read(&row, 0, self.statements.shape)?;
+                found.push((row.try_get::<i64, _>(3)?, place, uuid(&row, 1)?));
             }
         }
         found.sort_unstable();
         found.truncate(self.limit);
-        Ok(found.into_iter().map(|(_, seq, id)| (seq, id)).collect())
+        Ok(found.into_iter().map(|(_, row, id)| (row, id)).collect())
     }
 }
 

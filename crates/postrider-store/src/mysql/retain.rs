@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::operate::write;
 use super::run::{Work, begin, commit, execute, fetch};
 use super::scope::Within;
-use super::statements::StoreStatements;
-use super::types::{Bound, uuid};
+use super::statements::{Shape, StoreStatements, Walk};
+use super::types::{Bound, RowKey, uuid};
 use crate::clock::micros;
 use crate::operate::Note;
 use crate::sql::Portioned;
@@ -39,7 +39,7 @@ impl Work for Sweep<'_> {
 }
 
 impl Sweep<'_> {
-    async fn look(&self, connection: &mut MySqlConnection) -> Result<Vec<i64>, sqlx::Error> {
+    async fn look(&self, connection: &mut MySqlConnection) -> Result<Vec<RowKey>, sqlx::Error> {
         let before = |bound: &mut Bound| {
             bound.add(self.max_attempts);
         };
@@ -47,20 +47,32 @@ impl Sweep<'_> {
             bound.count(self.limit);
         };
         let crashed = self.within.fetch(connection, &self.statements.sweep_crashed, 1, before, after).await?;
-        let mut found = numbers(&crashed)?;
-        for head in self.within.heads(connection, self.statements).await?.iter().filter(|head| head.is_due()) {
+        let shape = self.statements.shape;
+        let mut found = keys(&crashed, shape)?;
+        let ours = match &self.statements.walk {
+            Walk::Ours(ours) => ours,
+            Walk::Flat(flat) => {
+                let after = |bound: &mut Bound| {
+                    bound.add(self.max_attempts).count(self.limit.saturating_sub(found.len()));
+                };
+                let spent = self.within.fetch(connection, &flat.sweep_spent, 1, |_| {}, after).await?;
+                found.extend(keys(&spent, shape)?);
+                return Ok(found);
+            }
+        };
+        for head in self.within.heads(connection, ours).await?.iter().filter(|head| head.is_due()) {
             let room = self.limit.saturating_sub(found.len());
             if room == 0 {
                 break;
             }
             let mut bound = Bound::default();
             bound.add(head.namespace.clone()).tenant(self.within.tenant).add(self.max_attempts).count(room);
-            found.extend(numbers(&fetch(connection, &self.statements.sweep_spent, bound).await?)?);
+            found.extend(keys(&fetch(connection, &ours.sweep_spent, bound).await?, shape)?);
             let mut bound = Bound::default();
             bound.add(self.max_attempts).tenant(self.within.tenant);
             bound.add(head.namespace.clone()).tenant(self.within.tenant);
-            for row in fetch(connection, &self.statements.sweep_keys, bound).await? {
-                found.extend(row.try_get::<Option<i64>, _>(0)?);
+            for row in fetch(connection, &ours.sweep_keys, bound).await? {
+                found.extend(row.try_get::<Option<i64>, _>(0)?.map(RowKey::Number));
             }
         }
         found.sort_unstable();
@@ -69,7 +81,7 @@ impl Sweep<'_> {
         Ok(found)
     }
 
-    async fn bury(&self, connection: &mut MySqlConnection, found: Vec<i64>) -> Result<Vec<Uuid>, sqlx::Error> {
+    async fn bury(&self, connection: &mut MySqlConnection, found: Vec<RowKey>) -> Result<Vec<Uuid>, sqlx::Error> {
         begin(connection).await?;
         let (mut locked, mut buried) = (Vec::new(), Vec::new());
         for portion in found.chunks(self.statements.sweep_lock.largest()) {
@@ -77,11 +89,14 @@ impl Sweep<'_> {
             let mut bound = Bound::default();
             bound.rows(portion).add(self.max_attempts);
             for row in fetch(connection, sql, bound).await? {
-                locked.push(row.try_get(0)?);
+                locked.push(RowKey::read(&row, 0, self.statements.shape)?);
                 buried.push(uuid(&row, 1)?);
             }
         }
         each(connection, &self.statements.sweep_bury, &locked).await?;
+        if let Some(entomb) = &self.statements.entomb {
+            each(connection, entomb, &locked).await?;
+        }
         commit(connection).await?;
         Ok(buried)
     }
@@ -132,7 +147,8 @@ impl Purging<'_> {
                 bound.count(room);
             };
             if room > 0 {
-                found.extend(numbers(&self.within.fetch(connection, statement, 1, before, after).await?)?);
+                let rows = self.within.fetch(connection, statement, 1, before, after).await?;
+                found.extend(keys(&rows, self.statements.shape)?);
             }
         }
         let deleted = each(connection, &self.statements.purge_delete, &found).await?;
@@ -148,7 +164,7 @@ impl Purging<'_> {
 pub(super) async fn each(
     connection: &mut MySqlConnection,
     statement: &Portioned,
-    rows: &[i64],
+    rows: &[RowKey],
 ) -> Result<u64, sqlx::Error> {
     let mut rows = rows.to_vec();
     rows.sort_unstable();
@@ -162,8 +178,8 @@ pub(super) async fn each(
     Ok(changed)
 }
 
-fn numbers(rows: &[MySqlRow]) -> Result<Vec<i64>, sqlx::Error> {
-    rows.iter().map(|row| row.try_get(0)).collect()
+fn keys(rows: &[MySqlRow], shape: Shape) -> Result<Vec<RowKey>, sqlx::Error> {
+    rows.iter().map(|row| RowKey::read(row, 0, shape)).collect()
 }
 
 pub(super) fn count(limit: u32) -> usize {

@@ -7,7 +7,7 @@ use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
 use super::run::fetch;
-use super::statements::{MOST_NAMESPACES, Scoped, StoreStatements};
+use super::statements::{MOST_NAMESPACES, OurStatements, Scoped};
 use super::types::Bound;
 use crate::sql::Sql;
 
@@ -68,11 +68,23 @@ impl Within {
         list.unwrap_or_else(|| (&statement.all, Vec::new()))
     }
 
+    /// Whether one of these statements, each of which says in how many microseconds something is due, says that it is.
+    pub async fn is_due(&self, connection: &mut MySqlConnection, statements: &[&Scoped]) -> Result<bool, sqlx::Error> {
+        for statement in statements {
+            let rows = self.fetch(connection, statement, 1, |_| {}, |_| {}).await?;
+            let due_in: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
+            if due_in.is_some_and(|due_in| due_in <= 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The namespaces in scope that have pending rows, each with the time until its first one is due, in microseconds.
     pub async fn heads(
         &self,
         connection: &mut MySqlConnection,
-        statements: &StoreStatements,
+        statements: &OurStatements,
     ) -> Result<Vec<Head>, sqlx::Error> {
         let mut heads = Vec::new();
         let Some(names) = &self.namespaces else {
@@ -110,7 +122,7 @@ impl Head {
 /// How long until the first pending row of a namespace, and of a tenant if one is given, is due.
 pub(super) async fn head(
     connection: &mut MySqlConnection,
-    statements: &StoreStatements,
+    statements: &OurStatements,
     namespace: &str,
     tenant: Option<Uuid>,
 ) -> Result<Option<i64>, sqlx::Error> {
@@ -123,7 +135,7 @@ pub(super) async fn head(
 /// The same for rows that were not due for longer than so many microseconds.
 pub(super) async fn coming(
     connection: &mut MySqlConnection,
-    statements: &StoreStatements,
+    statements: &OurStatements,
     namespace: &str,
     tenant: Option<Uuid>,
     since: i64,

@@ -13,9 +13,10 @@ use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
 use super::error::{is_lock_timeout, number};
+use super::retain::each;
 use super::run::{Work, begin, commit, execute, fetch, roll_back};
 use super::statements::StoreStatements;
-use super::types::{Bound, address, seq, uuid, uuid_or_null};
+use super::types::{Bound, Form, RowKey, uuid, uuid_or_null};
 use crate::clock::micros;
 use crate::sql::{Portioned, Sql};
 
@@ -58,7 +59,7 @@ pub(super) enum Answer {
 /// A leased row, and which lease of the batch it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
-    seq: i64,
+    row: RowKey,
     id: Uuid,
     lease: usize,
 }
@@ -71,26 +72,36 @@ impl Work for Settle<'_> {
         if self.wanted.is_empty() {
             return Ok(Vec::new());
         }
-        if self.hopes && self.write_all(connection).await? {
+        // A statement for many rows cannot compare the turn of each.
+        if self.hopes && !self.statements.shape.turns && self.write_all(connection).await? {
             return Ok(self.wanted.iter().map(|at| Answer::Done(self.leases[*at])).collect());
         }
         self.find_and_write(connection).await
     }
 }
 
-type Rows = HashMap<Uuid, (i64, Option<Uuid>, i32)>;
+type Rows = HashMap<Uuid, Found>;
+
+/// A row that is under way: what it is found by, and what tells whose it is.
+#[derive(Clone, Copy)]
+struct Found {
+    row: RowKey,
+    worker: Option<Uuid>,
+    attempts: i32,
+    turn: i64,
+}
 
 impl Settle<'_> {
     /// Writes if all leases are live and their rows are where they should be and not locked; says whether it did.
     async fn write_all(&self, connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
         let target = |at: &usize| {
             let lease = &self.leases[*at];
-            Some(Target { seq: seq(lease.address)?, id: lease.id, lease: *at })
+            Some(Target { row: RowKey::of(lease, self.statements.shape)?, id: lease.id, lease: *at })
         };
         let Some(targets) = self.wanted.iter().map(target).collect::<Option<Vec<_>>>() else { return Ok(false) };
         // One statement is a transaction by itself. It may wait for its row for as long as the server allows, but has
         // no other locked meanwhile.
-        if let ([target], false) = (&targets[..], matches!(self.change, Change::AckDelete)) {
+        if let ([target], false) = (&targets[..], self.is_two_statements()) {
             return self.write(connection, &[*target]).await;
         }
         begin(connection).await?;
@@ -110,7 +121,7 @@ impl Settle<'_> {
         let mut missing = Vec::new();
         for at in self.wanted {
             match self.live(&locked, *at) {
-                Some(seq) => targets.push(Target { seq, id: self.leases[*at].id, lease: *at }),
+                Some(found) => targets.push(Target { row: found.row, id: self.leases[*at].id, lease: *at }),
                 None => missing.push(*at),
             }
         }
@@ -122,18 +133,29 @@ impl Settle<'_> {
         }
         commit(connection).await?;
         let answer = |at: &usize| match (self.live(&locked, *at), self.live(&seen, *at)) {
-            (Some(seq), _) => Answer::Done(Lease { address: address(seq), ..self.leases[*at] }),
+            (Some(found), _) => Answer::Done(Lease { address: found.row.address(found.turn), ..self.leases[*at] }),
             (None, Some(_)) => Answer::Held,
             (None, None) => Answer::Lost,
         };
         Ok(self.wanted.iter().map(answer).collect())
     }
 
-    /// The number of a lease's row, if it is among these and still ours.
-    fn live(&self, rows: &Rows, at: usize) -> Option<i64> {
-        let lease = &self.leases[at];
-        let (seq, worker, attempts) = rows.get(&lease.id)?;
-        (*worker == Some(lease.worker) && *attempts == lease.attempt).then_some(*seq)
+    /// A lease's row, if it is among these and still ours.
+    fn live(&self, rows: &Rows, at: usize) -> Option<Found> {
+        let (lease, shape) = (&self.leases[at], self.statements.shape);
+        let found = rows.get(&lease.id)?;
+        let has_it = !shape.worker || found.worker == Some(lease.worker);
+        let in_turn = !shape.turns || RowKey::is_turn_of(lease, found.turn);
+        (has_it && in_turn && found.attempts == lease.attempt).then_some(*found)
+    }
+
+    /// Whether a change of one row is more than one statement.
+    fn is_two_statements(&self) -> bool {
+        match self.change {
+            Change::AckDelete => true,
+            Change::Bury(_) => self.statements.entomb.is_some(),
+            _ => false,
+        }
     }
 
     async fn find(
@@ -142,15 +164,24 @@ impl Settle<'_> {
         statement: &Portioned,
         wanted: &[usize],
     ) -> Result<Rows, sqlx::Error> {
-        let ids: BTreeSet<Uuid> = wanted.iter().map(|at| self.leases[*at].id).collect();
-        let ids: Vec<Uuid> = ids.into_iter().collect();
+        let shape = self.statements.shape;
+        // Rows of ours are found by their ids, which are all of one form.
+        let row = |lease: &Lease| match RowKey::of(lease, shape) {
+            Some(row @ RowKey::Id(..)) => row,
+            _ => RowKey::Id(lease.id, Form::default()),
+        };
+        let ids: BTreeSet<RowKey> = wanted.iter().map(|at| row(&self.leases[*at])).collect();
+        let ids: Vec<RowKey> = ids.into_iter().collect();
         let mut found = HashMap::with_capacity(ids.len());
         for portion in ids.chunks(statement.largest()) {
             let Some((sql, portion)) = statement.padded(portion) else { continue };
             let mut bound = Bound::default();
-            bound.uuids(portion);
+            bound.rows(portion);
             for row in fetch(connection, sql, bound).await? {
-                found.insert(uuid(&row, 1)?, (row.try_get(0)?, uuid_or_null(&row, 2)?, row.try_get(3)?));
+                let place = RowKey::read(&row, 0, shape)?;
+                let (worker, attempts) = (uuid_or_null(&row, 2)?, row.try_get(3)?);
+                let turn = if shape.turns { row.try_get(4)? } else { 0 };
+                found.insert(uuid(&row, 1)?, Found { row: place, worker, attempts, turn });
             }
         }
         Ok(found)
@@ -166,7 +197,7 @@ impl Settle<'_> {
         }
         for ((worker, attempt), mut group) in groups {
             group.sort_unstable();
-            group.dedup_by_key(|target| (target.seq, target.id));
+            group.dedup_by_key(|target| (target.row, target.id));
             let expected = group.len() as u64;
             let mut found = 0;
             for portion in group.chunks(self.statement().largest()) {
@@ -188,6 +219,12 @@ impl Settle<'_> {
     ) -> Result<u64, sqlx::Error> {
         let Some((sql, padded)) = self.statement().padded(portion) else { return Ok(0) };
         let found = self.execute(connection, sql, &padded, worker, attempt).await?;
+        if let (Change::Bury(_), Some(entomb), true) =
+            (self.change, &self.statements.entomb, found == portion.len() as u64)
+        {
+            let rows: Vec<RowKey> = portion.iter().map(|target| target.row).collect();
+            each(connection, entomb, &rows).await?;
+        }
         if let (Change::AckDelete, true) = (self.change, found < portion.len() as u64) {
             // Rows with a dedupe key stay, and are marked.
             let Some((sql, padded)) = self.statements.ack.padded(portion) else { return Ok(found) };
@@ -206,9 +243,15 @@ impl Settle<'_> {
     ) -> Result<u64, sqlx::Error> {
         let mut bound = Bound::default();
         self.bind(&mut bound, portion);
-        bound.rows(portion.iter().map(|target| &target.seq).collect());
-        bound.uuids(portion.iter().map(|target| &target.id).collect());
-        bound.uuid(worker).add(attempt);
+        bound.rows(portion.iter().map(|target| &target.row).collect());
+        let shape = self.statements.shape;
+        if shape.numbered {
+            bound.uuids(portion.iter().map(|target| &target.id).collect());
+        }
+        if shape.worker {
+            bound.uuid(worker);
+        }
+        bound.add(attempt);
         execute(connection, sql, bound).await
     }
 
@@ -227,19 +270,27 @@ impl Settle<'_> {
     fn bind(&self, bound: &mut Bound, portion: &[&Target]) {
         match self.change {
             Change::Ack | Change::AckDelete => {}
-            Change::Extend(duration) => drop_chain(bound.add(*duration)),
+            Change::Extend(duration) => {
+                if self.statements.shape.lease {
+                    bound.add(*duration);
+                }
+            }
             Change::Nack(nacks) => {
-                portion.iter().for_each(|to| drop_chain(bound.add(to.seq).add(nacks[to.lease].error.clone())));
-                portion.iter().for_each(|to| drop_chain(bound.add(to.seq).add(micros(nacks[to.lease].delay))));
+                self.errors(bound, portion, |to| Some(nacks[to.lease].error.clone()));
+                portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(micros(nacks[to.lease].delay))));
             }
-            Change::Bury(buries) => {
-                portion.iter().for_each(|to| drop_chain(bound.add(to.seq).add(buries[to.lease].error.clone())));
-            }
+            Change::Bury(buries) => self.errors(bound, portion, |to| Some(buries[to.lease].error.clone())),
             Change::Release(releases) => {
-                portion.iter().for_each(|to| drop_chain(bound.add(to.seq).add(releases[to.lease].error.clone())));
+                self.errors(bound, portion, |to| releases[to.lease].error.clone());
                 let delay = |to: &Target| Some(micros(releases[to.lease].delay)).filter(|delay| *delay > 0);
-                portion.iter().for_each(|to| drop_chain(bound.add(to.seq).add(delay(to))));
+                portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(delay(to))));
             }
+        }
+    }
+
+    fn errors(&self, bound: &mut Bound, portion: &[&Target], error: impl Fn(&Target) -> Option<String>) {
+        if self.statements.shape.error {
+            portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(error(to))));
         }
     }
 }

@@ -1,20 +1,22 @@
-//! SQL text, rendered once from validated names. No other module puts SQL together.
+//! SQL text, rendered once from validated names and a layout. No other module puts SQL together but `layout`.
 //!
 //! Only what MariaDB 10.6 and MySQL 8.0.16 have in common, and nothing that depends on the session: identifiers are in
 //! backticks (`sql_mode` may hold ANSI_QUOTES), texts are joined with `concat` (`||` may mean "or"), no literal holds a
 //! backslash, times come from `utc_timestamp`.
 //!
-//! Hot statements name their index. A plan is made anew for each execution from statistics that are minutes old, and
+//! Hot statements name their index, where the table is ours. A plan is made anew for each execution from statistics that are minutes old, and
 //! the optimizer would sometimes rather read the table.
 //!
 //! There are no array parameters, so a statement about a list is rendered for lists of 1, 2, 4 and so on; a list is filled
 //! up to the next size with its last item. Lists stay below a thousand, where MariaDB turns `in (…)` into a subquery.
 
-use postrider_core::operate::REPLAYED;
-use postrider_core::store::{LARGEST_CLAIM, SUSPECT_AFTER};
+use postrider_core::store::LARGEST_CLAIM;
 
+use super::layout;
+use crate::layout::Layout;
+use crate::layout::dialect::{Given, inserted, waiting};
 use crate::names::Names;
-use crate::sql::{Portioned, Sql, fill};
+use crate::sql::{Portioned, Sql, fill, resolved};
 
 /// The longest list of rows in one statement.
 const MOST_ROWS: usize = 512;
@@ -46,29 +48,38 @@ pub struct EnqueueStatements {
     pub enqueue_written: Portioned,
     /// Looks at what is committed now, with locks.
     pub enqueue_find_now: Portioned,
+    /// What each row of an insert is made of.
+    pub(super) given: Vec<Given>,
 }
 
 impl EnqueueStatements {
-    /// Renders the statements for these names.
-    pub fn render(names: &Names) -> Self {
-        let insert = |duplicate| {
-            let template = include_str!("../../sql/mysql/enqueue.sql");
-            let template = render(names, template, &[("{unless_duplicate}", duplicate)]);
-            let row = render(names, NEW_ROW, &[]);
-            Portioned::render_lists(&template, &[("{items}", &row, ",\n  ")], MOST_MESSAGES)
+    /// Renders the statements for this table.
+    pub fn render(layout: &Layout) -> Self {
+        let written = inserted(&layout::DIALECT, layout);
+        let insert = |duplicate: &str| {
+            let own = [("{unless_duplicate}", duplicate), ("{insert_columns}", written.columns.as_str())];
+            let template = render_for(layout, template!("enqueue"), &own);
+            Portioned::render_lists(&template, &[("{items}", &written.row, ",\n  ")], MOST_MESSAGES)
         };
         let find = |lock| {
-            let template = render(names, include_str!("../../sql/mysql/enqueue_find.sql"), &[("{lock}", lock)]);
-            let key = "(namespace = ? and topic = ? and dedupe_key = ?)";
-            Portioned::render_lists(&template, &[("{items}", key, " or ")], MOST_MESSAGES)
+            let template = render_for(layout, template!("enqueue_find"), &[("{lock}", lock)]);
+            let key = render_for(layout, "({namespace} = ? and {topic} = ? and {dedupe_key} = ?)", &[]);
+            Portioned::render_lists(&template, &[("{items}", &key, " or ")], MOST_MESSAGES)
         };
+        let id = render_for(layout, "{raw ?}", &[]);
+        let turn = render_for(layout, template!("enqueue_turn"), &[]);
         Self {
             enqueue: insert(""),
-            enqueue_keyed: insert("on duplicate key update seq = seq"),
-            enqueue_turn: Portioned::render(&render(names, template!("enqueue_turn"), &[]), "?", MOST_MESSAGES),
+            enqueue_keyed: insert("on duplicate key update {number} = {number}"),
+            enqueue_turn: Portioned::render(&turn, "?", MOST_MESSAGES),
             enqueue_find: find(""),
-            enqueue_written: Portioned::render(&render(names, template!("enqueue_written"), &[]), "?", MOST_MESSAGES),
+            enqueue_written: Portioned::render(
+                &render_for(layout, template!("enqueue_written"), &[]),
+                &id,
+                MOST_MESSAGES,
+            ),
             enqueue_find_now: find("lock in share mode"),
+            given: written.given,
         }
     }
 
@@ -85,9 +96,6 @@ impl EnqueueStatements {
         statements.into_iter().flat_map(|(name, statement)| texts(name, statement)).collect()
     }
 }
-
-const NEW_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, \
-    coalesce(timestampadd(microsecond, ?, {epoch}), timestampadd(microsecond, ?, {now}), {now}), ?)";
 
 /// What the statements that lock candidates say of order: nothing, or that none may wait for another of its key.
 const FREE: [(&str, &str); 2] = [("{as_mine}", ""), ("{and_in_turn}", "")];
@@ -112,15 +120,22 @@ pub struct FinishedStatement {
     pub leased: Scoped,
 }
 
-/// What a relay runs.
+/// How due rows are found.
+#[derive(Debug)]
+pub enum Walk {
+    /// Through the indexes of our own table, by namespace, lane and key.
+    Ours(Box<OurStatements>),
+    /// By the due time alone, which is all that another table has an index for.
+    Flat(Box<FlatStatements>),
+}
+
+/// What a relay runs on our own table only.
 #[derive(Debug)]
 #[allow(missing_docs)] // one `.sql` file each
-pub struct StoreStatements {
+pub struct OurStatements {
     pub next_namespace: Sql,
     pub namespace_head: Sql,
     pub next_lane: Sql,
-    pub claim_expired: Scoped,
-    pub claim_suspects: Scoped,
     pub claim_due: Sql,
     pub claim_lane: Sql,
     pub claim_expired_ordered: Scoped,
@@ -132,6 +147,46 @@ pub struct StoreStatements {
     pub claim_turn: Portioned,
     pub claim_run: Sql,
     pub claim_follow: Portioned,
+    pub sweep_spent: Sql,
+    pub sweep_keys: Sql,
+    pub next_coming: Sql,
+    pub next_coming_lease: Scoped,
+}
+
+/// What a relay runs on other tables only.
+#[derive(Debug)]
+#[allow(missing_docs)] // one `.sql` file each
+pub struct FlatStatements {
+    /// One for each word that waiting rows have.
+    pub claim_due: Vec<Scoped>,
+    pub next_due: Scoped,
+    pub undated: Scoped,
+    pub sweep_spent: Scoped,
+}
+
+/// What a statement takes, by what the table has columns for.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Rows have numbers of ours; otherwise they go by their ids.
+    pub numbered: bool,
+    /// The row says who has it.
+    pub worker: bool,
+    /// The row says until when it is leased.
+    pub lease: bool,
+    /// The row says what went wrong.
+    pub error: bool,
+    /// The due time is part of the fence.
+    pub turns: bool,
+}
+
+/// What a relay runs.
+#[derive(Debug)]
+#[allow(missing_docs)] // one `.sql` file each
+pub struct StoreStatements {
+    pub shape: Shape,
+    pub walk: Walk,
+    pub claim_expired: Scoped,
+    pub claim_suspects: Scoped,
     pub claim_read: Portioned,
     pub claim_take: Portioned,
     pub ack: Portioned,
@@ -143,10 +198,9 @@ pub struct StoreStatements {
     pub settle_find: Portioned,
     pub settle_look: Portioned,
     pub sweep_crashed: Scoped,
-    pub sweep_spent: Sql,
-    pub sweep_keys: Sql,
     pub sweep_lock: Portioned,
     pub sweep_bury: Portioned,
+    pub entomb: Option<Portioned>,
     pub sweep_suspects: Scoped,
     pub purge_delivered: FinishedStatement,
     pub purge_dead: FinishedStatement,
@@ -155,8 +209,6 @@ pub struct StoreStatements {
     pub purge_unlock: Sql,
     pub stats: Scoped,
     pub next_lease: Scoped,
-    pub next_coming: Sql,
-    pub next_coming_lease: Scoped,
     pub overview: Scoped,
     pub overview_delivered: Scoped,
     pub dead: FinishedStatement,
@@ -173,42 +225,48 @@ pub struct StoreStatements {
 }
 
 impl StoreStatements {
-    /// Renders the statements for these names.
-    pub fn render(names: &Names) -> Self {
-        let sql = |template| Sql::from(render(names, template, &[]));
-        let rows = |template| Portioned::render(&render(names, template, &[]), "?", MOST_ROWS);
+    /// Renders the statements for this table.
+    pub fn render(layout: &Layout) -> Self {
+        let sql = |template| sql(layout, template);
+        let rows = |template| rows(layout, template);
+        let id = render_for(layout, "{raw ?}", &[]);
+        let arm = format!("when {id} then ?");
         let cases = |template| {
-            let lists = [("{items}", "?", ", "), ("{cases}", "when ? then ?", " ")];
-            Portioned::render_lists(&render(names, template, &[]), &lists, MOST_CASES)
+            let lists = [("{items}", id.as_str(), ", "), ("{cases}", arm.as_str(), " ")];
+            Portioned::render_lists(&render_for(layout, template, &[]), &lists, MOST_CASES)
         };
-        let leased =
-            |lock| Portioned::render(&render(names, template!("settle_find"), &[("{lock}", lock)]), "?", MOST_ROWS);
+        let leased = |lock| {
+            Portioned::render(&render_for(layout, template!("settle_find"), &[("{lock}", lock)]), &id, MOST_ROWS)
+        };
+        let number = number(layout);
         let deleted = |template| {
-            let lists = [("{items}", "?", ", "), ("{numbers}", "cast(? as signed) as number", " union select ")];
-            Portioned::render_lists(&render(names, template, &[]), &lists, MOST_ROWS)
+            let lists = [("{items}", id.as_str(), ", "), ("{numbers}", number.as_str(), " union select ")];
+            Portioned::render_lists(&render_for(layout, template, &[]), &lists, MOST_ROWS)
         };
-        let scoped = |template| scoped(names, template, &[]);
-        let finished = |template, status| {
-            let with = |lease| self::scoped(names, template, &[("{finished}", status), ("{unleased}", lease)]);
-            FinishedStatement { unleased: with("locked_until is null"), leased: with("locked_until is not null") }
+        let scoped = |template| scoped(layout, template, &[]);
+        // Other tables have no index that has finished rows with a lease apart.
+        let [unleased, is_leased] = match layout.is_ours() {
+            true => ["locked_until is null", "locked_until is not null"],
+            false => ["true", "false"],
+        };
+        let finished = |template, finished| {
+            let with = |lease| self::scoped(layout, template, &[("{finished}", finished), ("{unleased}", lease)]);
+            FinishedStatement { unleased: with(unleased), leased: with(is_leased) }
         };
         Self {
-            next_namespace: sql(template!("next_namespace")),
-            namespace_head: sql(template!("namespace_head")),
-            next_lane: sql(template!("next_lane")),
-            claim_expired: self::scoped(names, template!("claim_expired"), &FREE),
-            claim_suspects: self::scoped(names, template!("claim_suspects"), &FREE),
-            claim_due: render(names, template!("claim_due"), &FREE).into(),
-            claim_lane: render(names, template!("claim_lane"), &FREE).into(),
-            claim_expired_ordered: self::scoped(names, template!("claim_expired"), &ORDERED),
-            claim_suspects_ordered: self::scoped(names, template!("claim_suspects"), &ORDERED),
-            claim_due_ordered: render(names, template!("claim_due"), &ORDERED).into(),
-            claim_lane_ordered: render(names, template!("claim_lane"), &ORDERED).into(),
-            claim_front: sql(template!("claim_front")),
-            claim_near: rows(template!("claim_near")),
-            claim_turn: rows(template!("claim_turn")),
-            claim_run: sql(template!("claim_run")),
-            claim_follow: rows(template!("claim_follow")),
+            shape: Shape {
+                numbered: layout.is_ours(),
+                worker: layout.locked_by.is_some(),
+                lease: layout.locked_until.is_some(),
+                error: layout.last_error.is_some(),
+                turns: layout.goes_by_turns(),
+            },
+            walk: match layout.is_ours() {
+                true => Walk::Ours(OurStatements::render(layout).into()),
+                false => Walk::Flat(FlatStatements::render(layout).into()),
+            },
+            claim_expired: self::scoped(layout, template!("claim_expired"), &FREE),
+            claim_suspects: self::scoped(layout, template!("claim_suspects"), &FREE),
             claim_read: rows(template!("claim_read")),
             claim_take: rows(template!("claim_take")),
             ack: rows(template!("ack")),
@@ -220,36 +278,34 @@ impl StoreStatements {
             settle_find: leased("for update skip locked"),
             settle_look: leased(""),
             sweep_crashed: scoped(template!("sweep_crashed")),
-            sweep_spent: sql(template!("sweep_spent")),
-            sweep_keys: sql(template!("sweep_keys")),
             sweep_lock: rows(template!("sweep_lock")),
             sweep_bury: rows(template!("sweep_bury")),
+            entomb: layout.dead_after_failed.then(|| rows(template!("entomb"))),
             sweep_suspects: scoped(template!("sweep_suspects")),
-            purge_delivered: finished(template!("purge"), "delivered"),
-            purge_dead: finished(template!("purge"), "dead"),
+            purge_delivered: finished(template!("purge"), "{delivered}"),
+            purge_dead: finished(template!("purge"), "{dead}"),
             purge_delete: deleted(template!("purge_delete")),
             purge_lock: sql(template!("purge_lock")),
             purge_unlock: sql(template!("purge_unlock")),
             stats: scoped(template!("stats")),
-            next_lease: self::scoped(names, template!("next_lease"), &[("{lease}", "is not null")]),
-            next_coming: sql(template!("next_coming")),
-            next_coming_lease: self::scoped(
-                names,
+            // A row of another table that says no time is nobody's, and a null is the same as itself.
+            next_lease: self::scoped(
+                layout,
                 template!("next_lease"),
-                &[("{lease}", ">= timestampadd(microsecond, -?, {now})")],
+                &[("{lease}", if layout.is_ours() { "is not null" } else { "<=> {locked}" })],
             ),
             overview: scoped(template!("overview")),
             overview_delivered: scoped(template!("overview_delivered")),
-            dead: finished(template!("dead"), "dead"),
+            dead: finished(template!("dead"), "{dead}"),
             dead_ids: rows(template!("dead_ids")),
-            dead_pick: finished(template!("dead_pick"), "dead"),
+            dead_pick: finished(template!("dead_pick"), "{dead}"),
             dead_pick_ids: rows(template!("dead_pick_ids")),
             count_dead: scoped(template!("count_dead")),
             message: sql(template!("message")),
             replay: rows(template!("replay")),
             note: sql(template!("note")),
-            count_purge_delivered: finished(template!("count_purge"), "delivered"),
-            count_purge_dead: finished(template!("count_purge"), "dead"),
+            count_purge_delivered: finished(template!("count_purge"), "{delivered}"),
+            count_purge_dead: finished(template!("count_purge"), "{dead}"),
             audit: sql(template!("audit")),
         }
     }
@@ -257,28 +313,13 @@ impl StoreStatements {
     /// Every statement with its name, so that a test can prepare them all.
     pub fn all(&self) -> Vec<(&'static str, &str)> {
         let mut all: Vec<(&'static str, &str)> = vec![
-            ("next_namespace", &self.next_namespace),
-            ("namespace_head", &self.namespace_head),
-            ("next_lane", &self.next_lane),
-            ("claim_due", &self.claim_due),
-            ("claim_lane", &self.claim_lane),
-            ("claim_due_ordered", &self.claim_due_ordered),
-            ("claim_lane_ordered", &self.claim_lane_ordered),
-            ("claim_front", &self.claim_front),
-            ("claim_run", &self.claim_run),
-            ("next_coming", &self.next_coming),
-            ("sweep_spent", &self.sweep_spent),
-            ("sweep_keys", &self.sweep_keys),
             ("purge_lock", &self.purge_lock),
             ("purge_unlock", &self.purge_unlock),
             ("message", &self.message),
             ("note", &self.note),
             ("audit", &self.audit),
         ];
-        let scoped: [(_, &Scoped); 24] = [
-            ("claim_expired_ordered", &self.claim_expired_ordered),
-            ("claim_suspects_ordered", &self.claim_suspects_ordered),
-            ("next_coming_lease", &self.next_coming_lease),
+        let scoped: [(_, &Scoped); 21] = [
             ("claim_expired", &self.claim_expired),
             ("claim_suspects", &self.claim_suspects),
             ("sweep_crashed", &self.sweep_crashed),
@@ -301,14 +342,8 @@ impl StoreStatements {
             ("count_purge_dead", &self.count_purge_dead.unleased),
             ("count_purge_dead by hand", &self.count_purge_dead.leased),
         ];
-        for (name, statement) in scoped {
-            all.push((name, &statement.all));
-            all.extend(texts(name, &statement.some));
-        }
-        let lists: [(_, &Portioned); 19] = [
-            ("claim_near", &self.claim_near),
-            ("claim_turn", &self.claim_turn),
-            ("claim_follow", &self.claim_follow),
+        all.extend(scoped.into_iter().flat_map(|(name, statement)| scoped_texts(name, statement)));
+        let lists: [(_, &Portioned); 16] = [
             ("claim_read", &self.claim_read),
             ("claim_take", &self.claim_take),
             ("ack", &self.ack),
@@ -327,79 +362,175 @@ impl StoreStatements {
             ("replay", &self.replay),
         ];
         all.extend(lists.into_iter().flat_map(|(name, statement)| texts(name, statement)));
+        all.extend(self.entomb.iter().flat_map(|statement| texts("entomb", statement)));
+        match &self.walk {
+            Walk::Ours(ours) => all.extend(ours.all()),
+            Walk::Flat(flat) => all.extend(flat.all()),
+        }
         all
     }
+}
+
+impl OurStatements {
+    fn render(layout: &Layout) -> Self {
+        let sql = |template| sql(layout, template);
+        let rows = |template| rows(layout, template);
+        let with = |template, own| Sql::from(render_for(layout, template, own));
+        Self {
+            next_namespace: sql(template!("next_namespace")),
+            namespace_head: sql(template!("namespace_head")),
+            next_lane: sql(template!("next_lane")),
+            claim_due: with(template!("claim_due"), &FREE),
+            claim_lane: with(template!("claim_lane"), &FREE),
+            claim_expired_ordered: scoped(layout, template!("claim_expired"), &ORDERED),
+            claim_suspects_ordered: scoped(layout, template!("claim_suspects"), &ORDERED),
+            claim_due_ordered: with(template!("claim_due"), &ORDERED),
+            claim_lane_ordered: with(template!("claim_lane"), &ORDERED),
+            claim_front: sql(template!("claim_front")),
+            claim_near: rows(template!("claim_near")),
+            claim_turn: rows(template!("claim_turn")),
+            claim_run: sql(template!("claim_run")),
+            claim_follow: rows(template!("claim_follow")),
+            sweep_spent: sql(template!("sweep_spent")),
+            sweep_keys: sql(template!("sweep_keys")),
+            next_coming: sql(template!("next_coming")),
+            next_coming_lease: scoped(
+                layout,
+                template!("next_lease"),
+                &[("{lease}", ">= timestampadd(microsecond, -?, {now})")],
+            ),
+        }
+    }
+
+    fn all(&self) -> Vec<(&'static str, &str)> {
+        let mut all: Vec<(&'static str, &str)> = vec![
+            ("next_namespace", &self.next_namespace),
+            ("namespace_head", &self.namespace_head),
+            ("next_lane", &self.next_lane),
+            ("claim_due", &self.claim_due),
+            ("claim_lane", &self.claim_lane),
+            ("claim_due_ordered", &self.claim_due_ordered),
+            ("claim_lane_ordered", &self.claim_lane_ordered),
+            ("claim_front", &self.claim_front),
+            ("claim_run", &self.claim_run),
+            ("next_coming", &self.next_coming),
+            ("sweep_spent", &self.sweep_spent),
+            ("sweep_keys", &self.sweep_keys),
+        ];
+        all.extend(scoped_texts("claim_expired_ordered", &self.claim_expired_ordered));
+        all.extend(scoped_texts("claim_suspects_ordered", &self.claim_suspects_ordered));
+        all.extend(scoped_texts("next_coming_lease", &self.next_coming_lease));
+        all.extend(texts("claim_near", &self.claim_near));
+        all.extend(texts("claim_turn", &self.claim_turn));
+        all.extend(texts("claim_follow", &self.claim_follow));
+        all
+    }
+}
+
+impl FlatStatements {
+    fn render(layout: &Layout) -> Self {
+        let words = layout.words.as_ref().map(waiting).unwrap_or_default();
+        let of_word = |word: &String| {
+            let status = layout.status.as_ref().map_or("status", |column| &column.name);
+            let waiting = format!("`{status}` = '{word}'");
+            scoped(layout, template!("claim_due_flat"), &[("{waiting}", &waiting)])
+        };
+        Self {
+            claim_due: words.into_iter().map(of_word).collect(),
+            next_due: scoped(layout, template!("next_due_flat"), &[]),
+            undated: scoped(layout, template!("undated"), &[]),
+            sweep_spent: scoped(layout, template!("sweep_spent_flat"), &[]),
+        }
+    }
+
+    fn all(&self) -> Vec<(&'static str, &str)> {
+        let due = self.claim_due.iter().flat_map(|statement| scoped_texts("claim_due_flat", statement));
+        let due = due.chain(scoped_texts("next_due_flat", &self.next_due));
+        let due = due.chain(scoped_texts("undated", &self.undated));
+        due.chain(scoped_texts("sweep_spent_flat", &self.sweep_spent)).collect()
+    }
+}
+
+/// What a row is found by in a statement that deletes, as the index has it: there it is no constant, and would not be made
+/// to fit.
+fn number(layout: &Layout) -> String {
+    let value = match (layout.is_ours(), layout.id.kind.as_deref() == Some(layout::DIALECT.bytes)) {
+        (true, _) => "cast(? as signed)".to_owned(),
+        (false, true) => render_for(layout, "{raw ?}", &[]),
+        (false, false) => "cast(? as char(36) character set ascii)".to_owned(),
+    };
+    format!("{value} as number")
+}
+
+fn sql(layout: &Layout, template: &str) -> Sql {
+    render_for(layout, template, &[]).into()
+}
+
+fn rows(layout: &Layout, template: &str) -> Portioned {
+    Portioned::render(&render_for(layout, template, &[]), &render_for(layout, "{raw ?}", &[]), MOST_ROWS)
+}
+
+fn scoped_texts<'a>(name: &'static str, statement: &'a Scoped) -> impl Iterator<Item = (&'static str, &'a str)> {
+    std::iter::once((name, &*statement.all)).chain(texts(name, &statement.some))
 }
 
 fn texts<'a>(name: &'static str, statement: &'a Portioned) -> impl Iterator<Item = (&'static str, &'a str)> {
     statement.texts().iter().map(move |sql| (name, &**sql))
 }
 
-fn scoped(names: &Names, template: &str, own: &[(&str, &str)]) -> Scoped {
+fn scoped(layout: &Layout, template: &str, own: &[(&str, &str)]) -> Scoped {
     let with = |scope| {
         let own: Vec<_> = own.iter().copied().chain([("{in_scope}", scope)]).collect();
-        render(names, template, &own)
+        render_for(layout, template, &own)
     };
     Scoped {
         all: with("and {of_tenant}").into(),
-        some: Portioned::render(&with("and {of_tenant} and namespace in ({items})"), "?", MOST_NAMESPACES),
+        some: Portioned::render(&with("and {of_tenant} and {namespace} in ({items})"), "?", MOST_NAMESPACES),
     }
 }
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 18] = [
-    // No earlier row of the same key is open.
+const FRAGMENTS: [(&str, &str); 13] = [
+    // No earlier row of the same line (namespace, tenant, key) is open.
     ("{in_turn}", "(mine.`key` is null or not ({has_earlier}))"),
     (
         "{has_earlier}",
         "exists (select 1 from {table} as earlier force index ({name}_key_idx) where earlier.status = 'pending' \
-         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.seq < mine.seq) \
+         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.tenant_id <=> mine.tenant_id and earlier.seq < mine.seq) \
          or exists (select 1 from {table} as earlier force index ({name}_key_idx) where earlier.status = 'processing' \
-         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.seq < mine.seq)",
+         and earlier.namespace = mine.namespace and earlier.`key` = mine.`key` and earlier.tenant_id <=> mine.tenant_id and earlier.seq < mine.seq)",
     ),
     (
         "{has_later}",
         "exists (select 1 from {table} as later force index ({name}_key_idx) where later.status = 'pending' \
-         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.seq > mine.seq) \
+         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.tenant_id <=> mine.tenant_id and later.seq > mine.seq) \
          or exists (select 1 from {table} as later force index ({name}_key_idx) where later.status = 'processing' \
-         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.seq > mine.seq)",
+         and later.namespace = mine.namespace and later.`key` = mine.`key` and later.tenant_id <=> mine.tenant_id and later.seq > mine.seq)",
     ),
     ("{line}", "seq, {size} as size, status, attempts, max_attempts, tenant_id, next_attempt_at, locked_until"),
     // An operator's filter beyond the scope: topic twice, key twice, since twice, until twice, part of the error twice, all
     // or null.
     (
         "{asked}",
-        "and (? is null or topic = ?)
-  and (? is null or `key` = ?)
-  and (? is null or updated_at >= timestampadd(microsecond, ?, {epoch}))
-  and (? is null or updated_at < timestampadd(microsecond, ?, {epoch}))
-  and (? is null or instr(lower(coalesce(last_error, '')), lower(?)) > 0)",
-    ),
-    // What anybody may have written there who is not us counts as never.
-    (
-        "{times_replayed}",
-        "case when json_unquote(json_extract(headers, '$.\"{replayed}\"')) regexp '^[0-9]+$'
-      then cast(left(json_unquote(json_extract(headers, '$.\"{replayed}\"')), 9) as unsigned) else 0 end",
+        "and (? is null or {topic} = ?)
+  and (? is null or {key} = ?)
+  and (? is null or {touched} >= timestampadd(microsecond, ?, {epoch}))
+  and (? is null or {touched} < timestampadd(microsecond, ?, {epoch}))
+  and (? is null or instr(lower(coalesce({last_error}, '')), lower(?)) > 0)",
     ),
     (
         "{tally}",
-        "namespace, topic, status, count(*) as messages, \
-         count(case when updated_at > timestampadd(minute, -1, {now}) then 1 end) as last_minute, \
-         count(null) as due, timestampdiff(microsecond, min(updated_at), {now}) as oldest",
+        "count(*) as messages, count(case when {touched} > timestampadd(minute, -1, {now}) then 1 end) as last_minute, \
+         count(null) as due, timestampdiff(microsecond, min({touched}), {now}) as oldest",
     ),
     (
         "{record}",
-        "id, namespace, topic, `key`, tenant_id, dedupe_key, status, attempts, max_attempts, last_error, headers, \
-         coalesce({micros_of} next_attempt_at), 0) as next_attempt_at, locked_by, {micros_of} locked_until) as locked_until, \
-         coalesce({micros_of} created_at), 0) as created_at, coalesce({micros_of} updated_at), 0) as died_at, \
-         {micros_of} delivered_at) as delivered_at",
+        "{id} as id, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {state}, {attempts}, {max_attempts}, \
+         {last_error}, {headers}, coalesce({micros_of} {due_at}), 0) as next_due, {locked_by}, \
+         {micros_of} {lease_end}) as lease_end, coalesce({micros_of} {created_at}), 0) as made_at, \
+         coalesce({micros_of} {touched}), 0) as died_at, {micros_of} {delivered_at}) as done_at",
     ),
-    // A row is ours if it is one of those that this worker took with this attempt. Its number finds it, its id decides.
-    ("{fence}", "seq in ({items}) and {ours}"),
-    ("{ours}", "id in ({items}) and locked_by = ? and attempts = ? and status = 'processing'"),
-    ("{of_tenant}", "(? is null or tenant_id = ?)"),
-    ("{suspect}", "(attempts >= least({suspect_after}, coalesce(max_attempts, ?) - 1))"),
-    ("{size}", "octet_length(payload) + coalesce(octet_length(payload_bytes), 0)"),
+    ("{of_tenant}", "(? is null or {tenant_id} = ?)"),
     // 48 bits of milliseconds, then version, variant and 74 random bits. An expression, because a default may call no
     // function of ours.
     (
@@ -417,6 +548,25 @@ const FRAGMENTS: [(&str, &str); 18] = [
     ("{now}", "utc_timestamp(6)"),
     ("{uuid_pattern}", "'^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'"),
 ];
+
+/// What still is ours: a row is, if it is one of those that this worker took with this attempt. Its number finds it, its id
+/// decides.
+fn fence(layout: &Layout) -> [(&'static str, String); 2] {
+    let id = if layout.is_ours() { "{raw_id} in ({items}) and " } else { "" };
+    let worker = if layout.locked_by.is_some() { "{locked_by} = ? and " } else { "" };
+    let ours = format!("{id}{worker}{{attempts}} = ? and {{processing}}");
+    [("{fence}", format!("{{number}} in ({{items}}) and {ours}")), ("{ours}", ours)]
+}
+
+/// Puts a layout's columns, names and fragments into a template, and leaves its header comment out.
+fn render_for(layout: &Layout, template: &str, own: &[(&str, &str)]) -> String {
+    let fence = fence(layout);
+    let fence = fence.iter().map(|(placeholder, text)| (*placeholder, text.as_str()));
+    let own: Vec<(&str, &str)> = own.iter().copied().chain(fence).collect();
+    let resolve = |placeholder: &str| layout::resolve(layout, placeholder);
+    let sql = resolved(&render(&layout.names, template, &own), resolve);
+    resolved(&sql.replace(layout::CASE, "case {number} {cases} end"), resolve)
+}
 
 /// The database's name as an expression. Where none is selected it must not be null: the statements after it say what is
 /// wrong.
@@ -453,7 +603,6 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{changelog_refs}", format!("`{prefix}changelog_refs`")),
         ("{settings}", within(&format!("{prefix}settings"))),
         ("{cursors}", within(&format!("{prefix}cursors"))),
-        ("{replayed}", REPLAYED.to_owned()),
         ("{turns}", within(&format!("{prefix}turns"))),
         ("{enqueue}", within(&format!("{prefix}enqueue"))),
         ("{database}", in_database(names)),
@@ -461,7 +610,6 @@ pub(super) fn render_in(database: Option<&str>, names: &Names, template: &str, o
         ("{purge_lock}", lock(names, "purge")),
         ("{migrate_lock}", lock(names, "migrate")),
         ("{name}", name.to_owned()),
-        ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
     ];
     let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));

@@ -7,23 +7,26 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, Capabilities, ClaimRequest, Claimed, Delivered, Nack, Purge, Release, Scope, Settled, Stats, Store,
-    StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Nack, Order, Purge, Release, Scope, Settled,
+    Stats, Store, StoreError, StoreErrorKind, Swept,
 };
+use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlPool, Row};
 
 use super::claim::Claim;
 use super::doorbell::NoDoorbell;
 use super::error::for_relay;
+use super::layout::DIALECT;
 use super::retain::{Purging, Sweep};
 use super::run::{Runner, Work};
 use super::scope::{Within, coming, head};
 use super::settle::{Answer, Change, PAUSES, Settle};
-use super::statements::StoreStatements;
+use super::statements::{OurStatements, StoreStatements, Walk};
 use super::types::Bound;
 use super::{check, migrate};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
+use crate::layout::{ClaimBy, Layout, LayoutError};
 use crate::migration::Pending;
 use crate::names::Names;
 
@@ -36,14 +39,27 @@ use crate::names::Names;
 pub struct MySqlStore {
     pub(super) runner: Runner,
     pub(super) names: Names,
+    layout: Arc<Layout>,
     pub(super) statements: Arc<StoreStatements>,
 }
 
 impl MySqlStore {
     /// The outbox with these names in the pool's database. Opens no connection.
     pub fn new(pool: MySqlPool, names: Names) -> Self {
-        let statements = StoreStatements::render(&names).into();
-        Self { runner: Runner::new(pool), names, statements }
+        Self::rendered(pool, Layout::postrider(names))
+    }
+
+    /// The outbox in a table of another shape. Opens no connection; refuses a layout that makes no sense, and one that only
+    /// PostgreSQL can have. Times in the table are UTC.
+    pub fn with_layout(pool: MySqlPool, layout: Layout) -> Result<Self, LayoutError> {
+        layout.check()?;
+        layout.check_for(&DIALECT)?;
+        Ok(Self::rendered(pool, layout))
+    }
+
+    fn rendered(pool: MySqlPool, layout: Layout) -> Self {
+        let statements = StoreStatements::render(&layout).into();
+        Self { runner: Runner::new(pool), names: layout.names.clone(), layout: layout.into(), statements }
     }
 
     /// Refuses a server that is too old, a session whose `sql_mode` is not strict or whose character set is not utf8mb4,
@@ -57,7 +73,7 @@ impl MySqlStore {
     /// Checks the server and brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         self.check().await?;
-        migrate::run(&self.runner.pool, &self.names).await
+        migrate::run(&self.runner.pool, &self.layout).await
     }
 
     /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
@@ -75,6 +91,11 @@ impl MySqlStore {
         &self.names
     }
 
+    /// What its table looks like.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// The database that the outbox is in, unless neither its names nor the connections say one.
     pub(super) fn database(&self) -> Option<String> {
         let of_connections = || self.runner.pool.connect_options().get_database().map(str::to_owned);
@@ -83,12 +104,12 @@ impl MySqlStore {
 
     /// What [`migrate`](Self::migrate) would run now; writes nothing.
     pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
-        migrate::pending(&self.runner.pool, &self.names).await
+        migrate::pending(&self.runner.pool, &self.layout).await
     }
 
     /// The producer's side of the same outbox.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.names.clone())
+        Outbox::rendered((*self.layout).clone())
     }
 
     /// The connections, which the application may use too.
@@ -99,6 +120,22 @@ impl MySqlStore {
     /// The statements it runs, for reviews and tests.
     pub fn statements(&self) -> &StoreStatements {
         &self.statements
+    }
+
+    /// The lease of a table that does not say until when its rows are locked is as long as the layout says.
+    fn check_lease(&self, lease: Duration) -> Result<(), StoreError> {
+        match self.layout.claim == ClaimBy::Lease || lease <= self.layout.lock_timeout {
+            true => Ok(()),
+            false => Err(self.layout.lease_too_long(lease)),
+        }
+    }
+
+    /// Refuses what only our own table has the indexes for.
+    fn check_walk(&self, what: &str, wanted: bool) -> Result<(), StoreError> {
+        match self.statements.walk {
+            Walk::Flat(_) if wanted => Err(self.layout.not_made_for(what, DIALECT.name)),
+            _ => Ok(()),
+        }
     }
 
     async fn settle(
@@ -146,15 +183,20 @@ fn settled(answers: Vec<Option<Lease>>) -> Vec<Settled> {
 #[async_trait]
 impl Store for MySqlStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rings: false, parallel_writers: true, server_clock: true }
+        let ours = self.layout.is_ours();
+        Capabilities { rings: false, parallel_writers: true, server_clock: true, fair: ours, order_by_key: ours }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.check_lease(request.lease)?;
+        self.check_walk("order per key", request.waits == Order::Key)?;
+        self.check_walk("fair claims", matches!(request.order, ClaimOrder::Fair { .. }))?;
         let Some(within) = Within::of(&request.scope)? else { return Ok(Claimed::default()) };
         self.runner.run("claim", &Claim { statements: &self.statements, request, within }).await
     }
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.check_lease(lease)?;
         self.settle("extend", leases, Change::Extend(micros(lease))).await
     }
 
@@ -188,6 +230,7 @@ impl Store for MySqlStore {
     }
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        self.layout().check_purge(purge)?;
         let Some(within) = Within::of(&purge.scope)? else { return Ok(0) };
         self.runner.run("purge", &Purging { statements: &self.statements, within, purge, note: None }).await
     }
@@ -205,6 +248,7 @@ impl Store for MySqlStore {
     }
 
     async fn next_coming(&self, scope: &Scope, since: Duration) -> Result<Option<Duration>, StoreError> {
+        self.check_walk("order per key", true)?;
         let Some(within) = Within::of(scope)? else { return Ok(None) };
         let work = LookingAhead { statements: &self.statements, within, since: Some(micros(since)) };
         Ok(self.runner.run("next_due", &work).await?.map(duration))
@@ -261,25 +305,47 @@ impl Work for LookingAhead<'_> {
     type Answer = Option<i64>;
 
     async fn run(&self, connection: &mut MySqlConnection) -> Result<Option<i64>, sqlx::Error> {
-        let mut soonest: Option<i64> = None;
-        for found in self.within.heads(connection, self.statements).await? {
-            let due_in = match (self.since, self.within.tenant) {
-                (Some(since), tenant) => coming(connection, self.statements, &found.namespace, tenant, since).await?,
-                (None, None) => Some(found.due_in),
-                (None, tenant) => head(connection, self.statements, &found.namespace, tenant).await?,
-            };
-            soonest = soonest.into_iter().chain(due_in).min();
-        }
-        let rows = match self.since {
-            None => self.within.fetch(connection, &self.statements.next_lease, 1, |_| {}, |_| {}).await?,
-            Some(since) => {
+        let (soonest, rows) = match (&self.statements.walk, self.since) {
+            (Walk::Flat(flat), _) => {
+                let rows = self.within.fetch(connection, &flat.next_due, 1, |_| {}, |_| {}).await?;
+                let due_in: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
+                let undated = self.within.fetch(connection, &flat.undated, 1, |_| {}, |_| {}).await?;
+                let due_in = undated.first().map(|_| 0).or(due_in.map(|due_in| due_in.max(0)));
+                (due_in, self.leases(connection).await?)
+            }
+            (Walk::Ours(ours), None) => (self.soonest(connection, ours).await?, self.leases(connection).await?),
+            (Walk::Ours(ours), Some(since)) => {
                 let before = |bound: &mut Bound| {
                     bound.add(since);
                 };
-                self.within.fetch(connection, &self.statements.next_coming_lease, 1, before, |_| {}).await?
+                let soonest = self.soonest(connection, ours).await?;
+                (soonest, self.within.fetch(connection, &ours.next_coming_lease, 1, before, |_| {}).await?)
             }
         };
         let lease: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
         Ok(soonest.into_iter().chain(lease).min())
+    }
+}
+
+impl LookingAhead<'_> {
+    async fn soonest(
+        &self,
+        connection: &mut MySqlConnection,
+        ours: &OurStatements,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let mut soonest: Option<i64> = None;
+        for found in self.within.heads(connection, ours).await? {
+            let due_in = match (self.since, self.within.tenant) {
+                (Some(since), tenant) => coming(connection, ours, &found.namespace, tenant, since).await?,
+                (None, None) => Some(found.due_in),
+                (None, tenant) => head(connection, ours, &found.namespace, tenant).await?,
+            };
+            soonest = soonest.into_iter().chain(due_in).min();
+        }
+        Ok(soonest)
+    }
+
+    async fn leases(&self, connection: &mut MySqlConnection) -> Result<Vec<MySqlRow>, sqlx::Error> {
+        self.within.fetch(connection, &self.statements.next_lease, 1, |_| {}, |_| {}).await
     }
 }

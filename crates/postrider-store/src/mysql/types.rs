@@ -1,11 +1,13 @@
 //! Values as they go to MySQL and come back: UUIDs as text, which anybody can read and type, and texts as bytes.
 
-use postrider_core::lease::RowAddress;
+use postrider_core::lease::{Lease, RowAddress};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::{Arguments, Encode, MySql, Row, Type};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
+
+use super::statements::Shape;
 
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
 #[derive(Default)]
@@ -32,10 +34,18 @@ impl Bound {
         self.add(tenant).add(tenant)
     }
 
-    /// A list of rows' numbers.
-    pub fn rows(&mut self, rows: Vec<&i64>) -> &mut Self {
+    /// What a row is found by.
+    pub fn row(&mut self, row: RowKey) -> &mut Self {
+        match row {
+            RowKey::Number(number) => self.add(number),
+            RowKey::Id(id, form) => self.add(form.text(id)),
+        }
+    }
+
+    /// A list of rows.
+    pub fn rows(&mut self, rows: Vec<&RowKey>) -> &mut Self {
         for row in rows {
-            self.add(*row);
+            self.row(*row);
         }
         self
     }
@@ -58,6 +68,83 @@ impl Bound {
             None => Ok(self.arguments),
             Some(error) => Err(sqlx::Error::Encode(error)),
         }
+    }
+}
+
+/// What a row is found by: its number in our own table, its id in others. In the order of the primary key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum RowKey {
+    Number(i64),
+    Id(Uuid, Form),
+}
+
+/// How the text of a UUID differs from the usual one, so that a row is found again by exactly what it has: a bit for each digit that
+/// is an upper-case letter, and one if there are no hyphens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(super) struct Form(u64);
+
+/// The bits of a form. Those above are for the turn.
+const FORM_BITS: u32 = 33;
+const NO_HYPHENS: u64 = 1 << 32;
+
+impl Form {
+    fn of(text: &str) -> Self {
+        let digits = text.bytes().filter(u8::is_ascii_hexdigit);
+        let upper = digits.zip(0..32).filter(|(digit, _)| digit.is_ascii_uppercase());
+        let upper = upper.fold(0, |bits, (_, at)| bits | 1 << at);
+        Self(if text.contains('-') { upper } else { upper | NO_HYPHENS })
+    }
+
+    /// The id as the row has it.
+    fn text(self, id: Uuid) -> String {
+        let usual = if self.0 & NO_HYPHENS == 0 { id.hyphenated().to_string() } else { id.simple().to_string() };
+        let mut digit = 0;
+        let written = |character: char| {
+            let is_upper = character != '-' && self.0 & 1 << digit != 0;
+            digit += u32::from(character != '-');
+            if is_upper { character.to_ascii_uppercase() } else { character }
+        };
+        usual.chars().map(written).collect()
+    }
+}
+
+/// As much of a turn as there is room for beside the form.
+fn short(turn: i64) -> u64 {
+    turn.cast_unsigned() & (u64::MAX >> FORM_BITS)
+}
+
+impl RowKey {
+    /// Reads one.
+    pub fn read(row: &MySqlRow, column: usize, shape: Shape) -> Result<Self, sqlx::Error> {
+        match shape.numbered {
+            true => row.try_get(column).map(Self::Number),
+            false => {
+                let text: String = row.try_get(column)?;
+                let id = Uuid::try_parse(&text).map_err(|error| sqlx::Error::Decode(error.into()))?;
+                Ok(Self::Id(id, Form::of(&text)))
+            }
+        }
+    }
+
+    /// The row's address: its number, or the form of its id and the claim's turn.
+    pub fn address(self, turn: i64) -> RowAddress {
+        match self {
+            Self::Number(number) => address(number),
+            Self::Id(_, form) => RowAddress(form.0 | short(turn) << FORM_BITS),
+        }
+    }
+
+    /// Where a leased row is; nothing if that is not known.
+    pub fn of(lease: &Lease, shape: Shape) -> Option<Self> {
+        match shape.numbered {
+            true => seq(lease.address).map(Self::Number),
+            false => Some(Self::Id(lease.id, Form(lease.address.0 & !(u64::MAX << FORM_BITS)))),
+        }
+    }
+
+    /// Whether a lease is of this turn.
+    pub fn is_turn_of(lease: &Lease, turn: i64) -> bool {
+        lease.address.0 >> FORM_BITS == short(turn)
     }
 }
 
@@ -93,6 +180,22 @@ pub(super) fn seq(address: RowAddress) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_found_again_as_they_were_written() {
+        let id = Uuid::from_u128(0x0a1b_2c3d_4e5f_8071_92a3_b4c5_d6e7_f809);
+        let (usual, plain) = (id.hyphenated().to_string(), id.simple().to_string());
+        for text in [usual.clone(), usual.to_uppercase(), plain.clone(), plain.to_uppercase(), usual.replace('a', "A")]
+        {
+            let row = RowKey::Id(id, Form::of(&text));
+            let lease = Lease { id, worker: id, attempt: 1, address: row.address(-7) };
+            let shape = Shape { numbered: false, worker: false, lease: false, error: false, turns: true };
+            assert_eq!(RowKey::of(&lease, shape), Some(row));
+            assert!(RowKey::is_turn_of(&lease, -7) && !RowKey::is_turn_of(&lease, 7));
+            let RowKey::Id(id, form) = row else { unreachable!("it is an id") };
+            assert_eq!(form.text(id), text);
+        }
+    }
 
     #[test]
     fn addresses_read_back_and_the_unknown_one_is_known_as_such() {

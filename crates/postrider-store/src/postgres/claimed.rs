@@ -23,25 +23,26 @@ pub(super) fn claimed(rows: &[PgRow], worker: Uuid, waits: Order) -> Result<Vec<
     Ok(messages(rows, worker, claimed_at.0, waits))
 }
 
+/// Reads a row. The statement itself says the types of its columns, so they are not compared once more for every value of every row.
 fn read(row: &PgRow) -> Result<ClaimedRow, sqlx::Error> {
-    let created_at: Micros = row.try_get(column::CREATED_AT)?;
+    let created_at: Micros = row.try_get_unchecked(column::CREATED_AT)?;
     Ok(ClaimedRow {
-        id: row.try_get(column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: row.try_get(column::KEY)?,
-        tenant_id: row.try_get(column::TENANT)?,
-        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
-        payload: match row.try_get(column::PAYLOAD_BYTES)? {
+        id: row.try_get_unchecked(column::ID)?,
+        namespace: row.try_get_unchecked(column::NAMESPACE)?,
+        topic: row.try_get_unchecked(column::TOPIC)?,
+        key: row.try_get_unchecked(column::KEY)?,
+        tenant_id: row.try_get_unchecked(column::TENANT)?,
+        dedupe_key: row.try_get_unchecked(column::DEDUPE_KEY)?,
+        payload: match row.try_get_unchecked(column::PAYLOAD_BYTES)? {
             Some(bytes) => Payload::Bytes(bytes),
-            None => Payload::Json(row.try_get(column::PAYLOAD)?),
+            None => Payload::Json(row.try_get_unchecked(column::PAYLOAD)?),
         },
-        headers: row.try_get(column::HEADERS)?,
-        attempts: row.try_get(column::ATTEMPTS)?,
-        max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
+        headers: row.try_get_unchecked(column::HEADERS)?,
+        attempts: row.try_get_unchecked(column::ATTEMPTS)?,
+        max_attempts: row.try_get_unchecked(column::MAX_ATTEMPTS)?,
         created_at: created_at.0,
-        seq: row.try_get(column::SEQ)?,
-        address: address(row.try_get(ADDRESS)?),
+        seq: row.try_get_unchecked(column::SEQ)?,
+        address: address(row.try_get_unchecked(ADDRESS)?),
     })
 }
 

@@ -7,8 +7,10 @@ mod activity;
 mod indexes;
 mod plan;
 mod pooler;
+mod proof;
 mod role;
 mod server;
+mod tenants;
 
 use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::StoreError;
@@ -38,6 +40,12 @@ impl PostgresStore {
         findings.push(self.clock(thresholds).await.map_err(failed)?);
         findings.extend(activity::transactions(self, thresholds).await.map_err(failed)?);
         findings.push(activity::slots(self, thresholds).await.map_err(failed)?);
+        if !self.layout.is_ours() {
+            // Somebody else's table: what is known of ours is not asked of it.
+            findings.extend(self.check_layout().await?);
+            findings.extend(activity::table(self, thresholds).await.map_err(failed)?.0);
+            return Ok(findings);
+        }
         let (role, may_look) = role::look(self).await.map_err(failed)?;
         findings.extend(role);
         if !may_look {
@@ -85,7 +93,7 @@ impl PostgresStore {
     }
 
     /// Runs one look.
-    async fn ask(&self, sql: String, arguments: Given) -> Result<Vec<PgRow>, sqlx::Error> {
+    pub(super) async fn ask(&self, sql: String, arguments: Given) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut transaction = self.runner.pool.begin().await?;
         let query = sqlx::query_with(AssertSqlSafe(sql), arguments.0).persistent(false);
         match query.fetch_all(&mut *transaction).await {
@@ -95,22 +103,30 @@ impl PostgresStore {
     }
 
     /// The schema and the table, as parameters.
-    fn place(&self) -> Result<Given, sqlx::Error> {
+    pub(super) fn place(&self) -> Result<Given, sqlx::Error> {
         Given::default().add(super::statements::schema(&self.names).to_owned())?.add(self.names.table().to_owned())
     }
 
+    /// A template with the layout's columns as well.
+    pub(super) fn statement(&self, template: &str) -> String {
+        super::statements::render_for(&self.layout, template, &[])
+    }
+
     /// A template with the outbox's names, its header left out.
-    fn text(&self, template: &str) -> String {
+    pub(super) fn text(&self, template: &str) -> String {
         super::statements::render(&self.names, template, &[])
     }
 }
 
 /// Parameters of a look.
 #[derive(Default)]
-struct Given(PgArguments);
+pub(super) struct Given(PgArguments);
 
 impl Given {
-    fn add<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(mut self, value: T) -> Result<Self, sqlx::Error> {
+    pub(super) fn add<'q, T: Encode<'q, Postgres> + Type<Postgres> + 'q>(
+        mut self,
+        value: T,
+    ) -> Result<Self, sqlx::Error> {
         self.0.add(value).map_err(sqlx::Error::Encode)?;
         Ok(self)
     }

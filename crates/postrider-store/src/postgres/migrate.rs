@@ -9,17 +9,21 @@ use postrider_core::store::StoreError;
 
 use super::error::for_relay;
 use super::statements::{bell, render, schema};
+use crate::layout::{AGGREGATE_TYPES, EVENT_TYPES, Layout};
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
 
-const MIGRATIONS: [Migration; 5] = [
+const AUDIT: Migration =
+    Migration { version: 3, name: "audit", template: include_str!("../../sql/postgres/migrations/0003_audit.sql") };
+
+const MIGRATIONS: [Migration; 7] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/postgres/migrations/0001_outbox.sql") },
     Migration {
         version: 2,
         name: "enqueue_function",
         template: include_str!("../../sql/postgres/migrations/0002_enqueue_function.sql"),
     },
-    Migration { version: 3, name: "audit", template: include_str!("../../sql/postgres/migrations/0003_audit.sql") },
+    AUDIT,
     Migration {
         version: 4,
         name: "order_by_key",
@@ -30,39 +34,117 @@ const MIGRATIONS: [Migration; 5] = [
         name: "changelog",
         template: include_str!("../../sql/postgres/migrations/0005_changelog.sql"),
     },
+    Migration {
+        version: 6,
+        name: "hidden_keys",
+        template: include_str!("../../sql/postgres/migrations/0006_hidden_keys.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "key_room",
+        template: include_str!("../../sql/postgres/migrations/0007_key_room.sql"),
+    },
 ];
 
-/// The version of the schema that this library writes and reads.
+/// The version of our own schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// A version that makes a table, or what a table needs.
+const fn made(version: i32, name: &'static str, template: &'static str) -> Migration {
+    Migration { version, name, template }
+}
+
+/// The versions of a layout: its table, if it is one that we know, and the audit table.
+fn versions(layout: &Layout) -> Vec<Migration> {
+    let table = |template| vec![made(TABLE, "table", template), AUDIT];
+    match &*layout.name {
+        "modkit" => table(include_str!("../../sql/postgres/layouts/modkit.sql")),
+        "talkie" => table(include_str!("../../sql/postgres/layouts/talkie.sql")),
+        "packfinderz" => table(include_str!("../../sql/postgres/layouts/packfinderz.sql")),
+        "valinor" => table(include_str!("../../sql/postgres/layouts/valinor.sql")),
+        "debezium" => table(include_str!("../../sql/postgres/layouts/debezium.sql")),
+        "debezium_keep" => vec![
+            made(TABLE, "table", include_str!("../../sql/postgres/layouts/debezium.sql")),
+            made(COLUMNS, "columns", include_str!("../../sql/postgres/layouts/debezium_keep.sql")),
+            AUDIT,
+        ],
+        _ if layout.is_ours() => MIGRATIONS.to_vec(),
+        _ => vec![AUDIT],
+    }
+}
+
+/// The version of a known layout that makes its table. A table that is there already is taken as it is.
+const TABLE: i32 = 1;
+/// The version that adds columns. A table that has them already is taken as it is.
+const COLUMNS: i32 = 2;
+
+/// Columns are added to a table that producers write to: while the change waits for its lock, all others wait behind it.
+const LOCK_TIMEOUT: &str = "set local lock_timeout = '2s'";
 
 /// The SQL of all versions, for teams that run their migrations with a tool of their own. It notes the versions as
 /// [`run`] does, so that the two go together.
-pub fn script(names: &Names) -> String {
-    let parts = MIGRATIONS.iter().map(|migration| text(names, migration));
+pub fn script(layout: &Layout) -> String {
+    let all = versions(layout);
+    let parts = all.iter().map(|migration| text(&layout.names, migration));
     let versions = format!("create schema if not exists {{schema}};\n{VERSIONS}\n");
-    std::iter::once(render(names, &versions, &[])).chain(parts).collect::<Vec<_>>().join("\n")
+    std::iter::once(render(&layout.names, &versions, &[])).chain(parts).collect::<Vec<_>>().join("\n")
+}
+
+/// A version's own SQL.
+fn body(names: &Names, template: &str) -> String {
+    let list = |words: &[&str]| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
+    let (events, aggregates) = (list(&EVENT_TYPES), list(&AGGREGATE_TYPES));
+    render(names, template, &[("{event_types}", &events), ("{aggregate_types}", &aggregates)])
 }
 
 /// A version as SQL text, with its note.
 fn text(names: &Names, Migration { version, name, template }: &Migration) -> String {
     let note = format!("insert into {{migrations}} (version, name) values ({version}, '{name}');");
-    format!("-- {version:04} {name}\n{}\n{}\n", render(names, template, &[]), render(names, &note, &[]))
+    format!("-- {version:04} {name}\n{}\n{}\n", body(names, template), render(names, &note, &[]))
 }
 
 /// What [`run`] would run now. Reads only.
-pub async fn pending(pool: &PgPool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+pub async fn pending(pool: &PgPool, layout: &Layout) -> Result<Vec<Pending>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     let failed = |error| for_relay("read the schema's versions", error);
     let mut transaction = pool.begin().await.map_err(failed)?;
     let (schema_exists, table_exists) = there(&mut transaction, names).await.map_err(failed)?;
-    let applied = match table_exists {
+    let mut done = match table_exists {
         true => applied(&mut transaction, names).await.map_err(failed)?,
         false => Vec::new(),
     };
+    done.extend(there_already(&mut transaction, layout).await.map_err(failed)?);
     transaction.rollback().await.map_err(failed)?;
-    refuse_newer(&applied, LATEST, &format!("schema {:?}", schema(names)))?;
+    refuse_newer(&done, latest(&all), &format!("schema {:?}", schema(names)))?;
     let schema = if schema_exists { "" } else { "create schema {schema};\n" };
     let before = if table_exists { String::new() } else { render(names, &format!("{schema}{VERSIONS}\n\n"), &[]) };
-    Ok(list(&MIGRATIONS, &applied, before, |migration| text(names, migration)))
+    Ok(list(&all, &done, before, |migration| text(names, migration)))
+}
+
+fn latest(all: &[Migration]) -> i32 {
+    all.last().map_or(0, |migration| migration.version)
+}
+
+/// The versions that a table which somebody else made has without us.
+async fn there_already(connection: &mut PgConnection, layout: &Layout) -> Result<Vec<i32>, sqlx::Error> {
+    if layout.is_ours() {
+        return Ok(Vec::new());
+    }
+    let columns: Vec<String> = layout.columns().into_iter().map(|(_, column)| column.name.clone()).collect();
+    let sql = "select exists (select from pg_class where relname = $2 and relnamespace = (select oid from pg_namespace where nspname = $1)), \
+               not exists (select from unnest($3::text[]) as wanted where not exists (select from information_schema.columns \
+               where table_schema = $1 and table_name = $2 and column_name = wanted))";
+    let (table, complete): (bool, bool) = sqlx::query_as(sql)
+        .persistent(false)
+        .bind(schema(&layout.names))
+        .bind(layout.names.table())
+        .bind(columns)
+        .fetch_one(connection)
+        .await?;
+    let there = [(TABLE, table), (COLUMNS, complete)];
+    let versions = versions(layout);
+    let known = |version: i32| versions.iter().any(|migration| migration.version == version);
+    Ok(there.into_iter().filter(|(version, is)| *is && known(*version)).map(|(version, _)| version).collect())
 }
 
 /// Whether the schema and the table of versions are there.
@@ -86,19 +168,24 @@ const VERSIONS: &str = "create table if not exists {migrations} (
 );";
 
 /// Runs what is missing and answers which versions that were.
-pub async fn run(pool: &PgPool, names: &Names) -> Result<Vec<i32>, StoreError> {
+pub async fn run(pool: &PgPool, layout: &Layout) -> Result<Vec<i32>, StoreError> {
     let mut connection = pool.acquire().await.map_err(failed)?;
-    run_on(&mut connection, names).await
+    run_on(&mut connection, layout).await
 }
 
-async fn run_on(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32>, StoreError> {
+async fn run_on(connection: &mut PgConnection, layout: &Layout) -> Result<Vec<i32>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     let mut transaction = connection.begin().await.map_err(failed)?;
     lock(&mut transaction, names).await.map_err(failed)?;
     prepare(&mut transaction, names).await.map_err(failed)?;
-    let applied = applied(&mut transaction, names).await.map_err(failed)?;
-    refuse_newer(&applied, LATEST, &format!("schema {:?}", schema(names)))?;
+    let mut done = applied(&mut transaction, names).await.map_err(failed)?;
+    refuse_newer(&done, latest(&all), &format!("schema {:?}", schema(names)))?;
+    done.extend(there_already(&mut transaction, layout).await.map_err(failed)?);
     let mut ran = Vec::new();
-    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
+    for migration in all.iter().filter(|migration| !done.contains(&migration.version)) {
+        if !layout.is_ours() && migration.version == COLUMNS {
+            sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut *transaction).await.map_err(failed)?;
+        }
         apply(&mut transaction, names, migration).await.map_err(failed)?;
         ran.push(migration.version);
     }
@@ -110,7 +197,7 @@ fn failed(error: sqlx::Error) -> StoreError {
     for_relay("migrate", error)
 }
 
-async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+pub(super) async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
     sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
         .persistent(false)
         .bind(format!("{} migrate", bell(names)))
@@ -137,7 +224,7 @@ async fn applied(connection: &mut PgConnection, names: &Names) -> Result<Vec<i32
 
 async fn apply(connection: &mut PgConnection, names: &Names, migration: &Migration) -> Result<(), sqlx::Error> {
     tracing::info!(version = migration.version, name = migration.name, schema = schema(names), "migrating the outbox");
-    sqlx::raw_sql(AssertSqlSafe(render(names, migration.template, &[]))).execute(&mut *connection).await?;
+    sqlx::raw_sql(AssertSqlSafe(body(names, migration.template))).execute(&mut *connection).await?;
     let record = render(names, "insert into {migrations} (version, name) values ($1, $2)", &[]);
     sqlx::query(AssertSqlSafe(record))
         .persistent(false)

@@ -24,6 +24,7 @@ impl PostgresStore {
         change: &Change,
         note: Note,
     ) -> Result<Vec<Uuid>, StoreError> {
+        self.refuse_parts().await?;
         let arguments = asked(&change.filter, None, |bound| {
             bound.add(i64::from(cut(change.limit)));
             add(bound, &note);
@@ -96,6 +97,8 @@ impl Operator for PostgresStore {
 
     async fn purge_as(&self, who: &str, purge: &Purge) -> Result<u64, StoreError> {
         let note = Note::of_purge(who, purge)?;
+        self.layout.check_purge(purge)?;
+        self.refuse_parts().await?;
         let sql = match purge.finished {
             Finished::Delivered => &self.statements.purge_delivered_as,
             Finished::Dead => &self.statements.purge_dead_as,
@@ -108,6 +111,7 @@ impl Operator for PostgresStore {
     }
 
     async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        self.layout.check_purge(purge)?;
         let sql = match purge.finished {
             Finished::Delivered => &self.statements.count_purge_delivered,
             Finished::Dead => &self.statements.count_purge_dead,

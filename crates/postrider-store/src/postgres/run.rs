@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use postrider_core::store::StoreError;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
+use sqlx::{Arguments, AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, Row};
+use uuid::Uuid;
 
 use super::error::{for_relay, is_conflict, is_from_healthy_server, sqlstate};
 use crate::lines::Lines;
@@ -34,11 +35,38 @@ impl Runner {
     where
         A: Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync,
     {
+        self.fetch_followed(verb, sql, arguments, None).await
+    }
+
+    /// Runs a statement that answers ids, and in the same transaction one that gives the rows with these ids up.
+    pub async fn fetch_and_entomb<A>(
+        &self,
+        verb: &'static str,
+        sql: &Sql,
+        arguments: A,
+        entomb: &Sql,
+    ) -> Result<Vec<PgRow>, StoreError>
+    where
+        A: Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync,
+    {
+        self.fetch_followed(verb, sql, arguments, Some(entomb)).await
+    }
+
+    async fn fetch_followed<A>(
+        &self,
+        verb: &'static str,
+        sql: &Sql,
+        arguments: A,
+        then: Option<&Sql>,
+    ) -> Result<Vec<PgRow>, StoreError>
+    where
+        A: Fn() -> Result<PgArguments, sqlx::Error> + Send + Sync,
+    {
         let mut tried = 0;
         loop {
             tried += 1;
             let arguments = arguments().map_err(|error| for_relay(verb, error))?;
-            match self.try_fetch(sql, arguments).await {
+            match self.try_fetch(sql, arguments, then).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) if tried < TRIES && sqlstate(&error).is_some_and(|state| is_conflict(&state)) => {
                     tokio::time::sleep(Duration::from_millis(tried * 5)).await;
@@ -58,10 +86,15 @@ impl Runner {
         self.fetch("ring", sql, arguments).await.map(drop)
     }
 
-    async fn try_fetch(&self, sql: &Sql, arguments: PgArguments) -> Result<Vec<PgRow>, sqlx::Error> {
+    async fn try_fetch(
+        &self,
+        sql: &Sql,
+        arguments: PgArguments,
+        then: Option<&Sql>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut line = self.lines.take().await?;
-        let answer = match self.behind_pooler {
-            true => fetch_in_transaction(&mut line, sql, arguments).await,
+        let answer = match self.behind_pooler || then.is_some() {
+            true => fetch_in_transaction(&mut line, sql, arguments, then).await,
             false => sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).fetch_all(&mut *line).await,
         };
         if answer.as_ref().err().is_none_or(is_from_healthy_server) {
@@ -75,12 +108,24 @@ async fn fetch_in_transaction(
     connection: &mut PgConnection,
     sql: &Sql,
     arguments: PgArguments,
+    then: Option<&Sql>,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let query = sqlx::query_with(AssertSqlSafe(sql.clone()), arguments).persistent(false);
-    match query.fetch_all(&mut *transaction).await {
+    let rows = match (query.fetch_all(&mut *transaction).await, then) {
+        (Ok(rows), Some(then)) => entomb(&mut transaction, then, &rows).await.map(|()| rows),
+        (rows, _) => rows,
+    };
+    match rows {
         Ok(rows) => transaction.commit().await.map(|()| rows),
         // Awaited, so that no connection waits for its next use in an aborted transaction.
         Err(error) => transaction.rollback().await.and(Err(error)),
     }
+}
+
+async fn entomb(connection: &mut PgConnection, sql: &Sql, rows: &[PgRow]) -> Result<(), sqlx::Error> {
+    let ids = rows.iter().map(|row| row.try_get::<Option<Uuid>, _>(0)).filter_map(Result::transpose);
+    let ids: Vec<Uuid> = ids.collect::<Result<_, _>>()?;
+    sqlx::query(AssertSqlSafe(sql.clone())).persistent(false).bind(ids).execute(connection).await?;
+    Ok(())
 }

@@ -7,23 +7,27 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::{Lease, RowAddress};
+use postrider_core::sabotage::{self, Defect};
 use postrider_core::store::{
     Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, Nack, Order, Purge, Release, Scope,
     Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments, Encode, PgPool, Postgres, Row, Type};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::claimed::{claimed, last_lane};
 use super::doorbell::PgDoorbell;
 use super::error::for_relay;
+use super::held::{GIVEN_UP_PAUSE, Held};
 use super::migrate;
 use super::run::Runner;
 use super::statements::{LeaseStatement, StoreStatements, bell};
 use super::types::{Micros, address, address_text};
-use crate::clock::micros;
+use crate::clock::{Clock, SystemClock, micros};
 use crate::enqueue::Outbox;
+use crate::layout::{Ability, ClaimBy, Layout, LayoutError};
 use crate::migration::Pending;
 use crate::names::Names;
 use crate::sql::Sql;
@@ -36,14 +40,38 @@ use crate::sql::Sql;
 pub struct PostgresStore {
     pub(super) runner: Runner,
     pub(super) names: Names,
+    pub(super) layout: Arc<Layout>,
     pub(super) statements: Arc<StoreStatements>,
+    /// Where rows are claimed by locking them.
+    held: Option<Held>,
+    /// The table was looked at, and rows there have addresses of their own.
+    pub(super) has_addresses: Arc<OnceCell<()>>,
 }
 
 impl PostgresStore {
     /// The outbox with these names in the pool's database. Opens no connection.
     pub fn new(pool: PgPool, names: Names) -> Self {
-        let statements = StoreStatements::render(&names).into();
-        Self { runner: Runner::new(pool), names, statements }
+        Self::rendered(pool, Layout::postrider(names))
+    }
+
+    /// The outbox in a table of another shape. Opens no connection; refuses a layout that makes no sense.
+    pub fn with_layout(pool: PgPool, layout: Layout) -> Result<Self, LayoutError> {
+        layout.check()?;
+        Ok(Self::rendered(pool, layout))
+    }
+
+    fn rendered(pool: PgPool, layout: Layout) -> Self {
+        let statements = StoreStatements::render(&layout).into();
+        let held = (layout.claim == ClaimBy::RowLock).then(|| Held::new(&pool, layout.lock_timeout, false));
+        let names = layout.names.clone();
+        Self {
+            runner: Runner::new(pool),
+            names,
+            layout: layout.into(),
+            statements,
+            held,
+            has_addresses: Arc::default(),
+        }
     }
 
     /// Says that a pooler in transaction mode (PgBouncer) is between us and the database: statements then run
@@ -51,6 +79,7 @@ impl PostgresStore {
     /// made with `statement_cache_capacity(0)`. There is no bell through such a pooler, so dispatchers poll.
     pub fn behind_pooler(mut self, yes: bool) -> Self {
         self.runner.behind_pooler = yes;
+        self.held = self.held.map(|_| Held::new(&self.runner.pool, self.layout.lock_timeout, yes));
         self
     }
 
@@ -61,7 +90,7 @@ impl PostgresStore {
 
     /// Brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
-        migrate::run(&self.runner.pool, &self.names).await
+        migrate::run(&self.runner.pool, &self.layout).await
     }
 
     /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
@@ -79,14 +108,19 @@ impl PostgresStore {
         &self.names
     }
 
+    /// What its table looks like.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// What [`migrate`](Self::migrate) would run now; writes nothing.
     pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
-        migrate::pending(&self.runner.pool, &self.names).await
+        migrate::pending(&self.runner.pool, &self.layout).await
     }
 
     /// The producer's side of the same outbox.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.names.clone()).behind_pooler(self.runner.behind_pooler)
+        Outbox::rendered((*self.layout).clone()).behind_pooler(self.runner.behind_pooler)
     }
 
     /// The connections, which the application may use too.
@@ -110,7 +144,13 @@ impl PostgresStore {
     where
         B: Fn(&mut Bound, &[usize]) + Send + Sync,
     {
+        if let Some(held) = &self.held {
+            return held.settle(verb, &sql.by_id, leases, |which| settle_arguments(leases, which, false, &bind)).await;
+        }
         let all: Vec<usize> = (0..leases.len()).collect();
+        if self.layout.goes_by_turns() {
+            return self.settle_some(verb, &sql.by_id, leases, &all, &bind).await;
+        }
         let mut rows = self.settle_some(verb, &sql.by_address, leases, &all, &bind).await?;
         if rows.len() < leases.len() {
             let found = found(&rows)?;
@@ -131,17 +171,85 @@ impl PostgresStore {
     where
         B: Fn(&mut Bound, &[usize]) + Send + Sync,
     {
-        let arguments = || {
-            let mut bound = Bound::default();
-            bound.add(which.iter().map(|at| address_text(leases[*at].address)).collect::<Vec<_>>());
-            bound.add(which.iter().map(|at| leases[*at].id).collect::<Vec<_>>());
-            bound.add(which.iter().map(|at| leases[*at].worker).collect::<Vec<_>>());
-            bound.add(which.iter().map(|at| leases[*at].attempt).collect::<Vec<_>>());
-            bind(&mut bound, which);
-            bound.finish()
-        };
-        self.runner.fetch(verb, sql, arguments).await
+        let turns = self.layout.goes_by_turns();
+        let arguments = || settle_arguments(leases, which, turns, bind);
+        match (&self.statements.entomb, verb) {
+            (Some(entomb), "bury") => self.runner.fetch_and_entomb(verb, sql, arguments, entomb).await,
+            _ => self.runner.fetch(verb, sql, arguments).await,
+        }
     }
+
+    /// The lease of a table that does not say until when its rows are locked is as long as the layout says.
+    fn check_lease(&self, lease: Duration) -> Result<(), StoreError> {
+        if self.layout.claim == ClaimBy::Lease || lease <= self.layout.lock_timeout {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "the lease of {lease:?} is longer than the lock_timeout of {:?} of the layout {:?}, after which others take the message; shorten the lease or raise lock_timeout",
+                self.layout.lock_timeout, self.layout.name
+            ),
+        ))
+    }
+
+    /// A statement that the table may not be made for.
+    fn made_for<'a>(&self, sql: &'a Option<Sql>, what: &str) -> Result<&'a Sql, StoreError> {
+        sql.as_ref().ok_or_else(|| {
+            let text = format!("the layout {:?} cannot do {what}: its table lacks the columns or the indexes; see postrider layout check", self.layout.name);
+            StoreError::new(StoreErrorKind::Refused, text)
+        })
+    }
+
+    async fn claim_held(
+        &self,
+        held: &Held,
+        sql: &Sql,
+        arguments: PgArguments,
+        request: &ClaimRequest,
+    ) -> Result<Claimed, StoreError> {
+        let Some(mut begun) = held.begin().await? else { return Ok(Claimed::default()) };
+        let query =
+            sqlx::query_with(sqlx::AssertSqlSafe(sql.clone()), arguments).persistent(!self.runner.behind_pooler);
+        let rows = begun.fetch(query).await;
+        let read = rows.and_then(|rows| claimed(&rows, request.worker, request.waits));
+        let mut messages = match read {
+            Ok(messages) => messages,
+            Err(error) => {
+                begun.give_up().await;
+                return Err(for_relay("claim", error));
+            }
+        };
+        if messages.is_empty() {
+            begun.give_up().await;
+            return Ok(Claimed::default());
+        }
+        if self.layout.attempts.is_none() {
+            for message in &mut messages {
+                message.attempts += held.attempts(message.id);
+                message.lease.attempt = message.attempts;
+            }
+        }
+        held.keep(begun, messages.iter().map(|message| message.lease));
+        Ok(Claimed { messages, last_lane: None })
+    }
+}
+
+/// The parameters that every settling statement begins with, and its own after them. Where claims go by turns the turn takes the place
+/// of the worker, whom the row does not know, and rows are found by their ids.
+fn settle_arguments<B>(leases: &[Lease], which: &[usize], turns: bool, bind: &B) -> Result<PgArguments, sqlx::Error>
+where
+    B: Fn(&mut Bound, &[usize]),
+{
+    let address = |lease: &Lease| if turns { RowAddress::default() } else { lease.address };
+    let worker = |lease: &Lease| if turns { Uuid::from_u128(lease.address.0.into()) } else { lease.worker };
+    let mut bound = Bound::default();
+    bound.add(which.iter().map(|at| address_text(address(&leases[*at]))).collect::<Vec<_>>());
+    bound.add(which.iter().map(|at| leases[*at].id).collect::<Vec<_>>());
+    bound.add(which.iter().map(|at| worker(&leases[*at])).collect::<Vec<_>>());
+    bound.add(which.iter().map(|at| leases[*at].attempt).collect::<Vec<_>>());
+    bind(&mut bound, which);
+    bound.finish()
 }
 
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
@@ -160,7 +268,7 @@ impl Bound {
     }
 
     pub fn scope(&mut self, scope: &Scope) -> &mut Self {
-        self.add(scope.namespaces.clone()).add(scope.tenant)
+        self.add(scope.namespaces.clone()).add(scope.tenant.filter(|_| !sabotage::has(Defect::TenantIgnored)))
     }
 
     pub fn finish(self) -> Result<PgArguments, sqlx::Error> {
@@ -194,6 +302,10 @@ fn key(lease: &Lease) -> (Uuid, i32) {
 }
 
 fn answers(leases: &[Lease], rows: &[PgRow]) -> Result<Vec<Settled>, StoreError> {
+    // A row answers for one lease at most, so as many rows as leases are all of them.
+    if rows.len() == leases.len() {
+        return Ok(vec![Settled::Done; leases.len()]);
+    }
     let found = found(rows)?;
     let answer = |lease: &Lease| if found.contains_key(&key(lease)) { Settled::Done } else { Settled::LeaseLost };
     Ok(leases.iter().map(answer).collect())
@@ -202,30 +314,40 @@ fn answers(leases: &[Lease], rows: &[PgRow]) -> Result<Vec<Settled>, StoreError>
 #[async_trait]
 impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rings: !self.runner.behind_pooler, parallel_writers: true, server_clock: true }
+        Capabilities {
+            rings: !self.runner.behind_pooler,
+            parallel_writers: true,
+            server_clock: true,
+            fair: self.layout.can(Ability::FairShares),
+            order_by_key: self.layout.can(Ability::OrderByKey),
+        }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        self.check_lease(request.lease)?;
+        self.refuse_parts().await?;
+        let statements = &self.statements;
         let sql = match (&request.order, request.waits) {
-            (ClaimOrder::Due, Order::None) => &self.statements.claim,
-            (ClaimOrder::Due, Order::Key) => &self.statements.claim_ordered,
-            (ClaimOrder::Fair { .. }, Order::None) => &self.statements.claim_fair,
-            (ClaimOrder::Fair { .. }, Order::Key) => &self.statements.claim_fair_ordered,
-            (ClaimOrder::Suspects, Order::None) => &self.statements.claim_suspects,
-            (ClaimOrder::Suspects, Order::Key) => &self.statements.claim_suspects_ordered,
+            (ClaimOrder::Due, Order::None) => &statements.claim,
+            (ClaimOrder::Suspects, Order::None) => &statements.claim_suspects,
+            (ClaimOrder::Due, Order::Key) => self.made_for(&statements.claim_ordered, "order per key")?,
+            (ClaimOrder::Fair { .. }, Order::None) => self.made_for(&statements.claim_fair, "fair claims")?,
+            (ClaimOrder::Fair { .. }, Order::Key) => self.made_for(&statements.claim_fair_ordered, "order per key")?,
+            (ClaimOrder::Suspects, Order::Key) => self.made_for(&statements.claim_suspects_ordered, "order per key")?,
         };
+        let limit = if self.held.is_some() { request.limit.min(self.layout.batch) } else { request.limit };
+        let left_alone = self.held.as_ref().map(Held::left_alone).unwrap_or_default();
         let arguments = scoped(&request.scope, |bound| {
-            bound
-                .add(request.max_attempts)
-                .add(i64::from(request.limit))
-                .add(request.worker)
-                .add(micros(request.lease));
+            bound.add(request.max_attempts).add(i64::from(limit)).add(request.worker).add(lease_micros(request.lease));
             if request.order != ClaimOrder::Suspects {
                 // Never below one, because the first row is always taken.
                 bound.add(i64::try_from(request.max_bytes.max(1)).unwrap_or(i64::MAX));
             }
             if request.order == ClaimOrder::Due && request.waits == Order::Key {
-                bound.add(i64::from(request.followers));
+                bound.add(i64::from(request.followers)).add(request.thorough);
+            }
+            if request.order == ClaimOrder::Due && !self.layout.indexed_like_ours {
+                bound.add(left_alone.clone());
             }
             if let ClaimOrder::Fair { after } = &request.order {
                 bound.add(after.as_ref().map_or("", |lane| &lane.namespace).to_owned());
@@ -233,6 +355,14 @@ impl Store for PostgresStore {
                 bound.add(after.as_ref().map_or(Uuid::nil(), |lane| lane.tenant));
             }
         });
+        if let Some(held) = &self.held {
+            // Nobody died on a row that is locked by its connection.
+            if request.order == ClaimOrder::Suspects {
+                return Ok(Claimed::default());
+            }
+            let arguments = arguments().map_err(|error| for_relay("claim", error))?;
+            return self.claim_held(held, sql, arguments, request).await;
+        }
         let rows = self.runner.fetch("claim", sql, arguments).await?;
         let last_lane = match &request.order {
             ClaimOrder::Fair { .. } => last_lane(&rows),
@@ -244,7 +374,12 @@ impl Store for PostgresStore {
     }
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
-        let duration = micros(lease);
+        self.check_lease(lease)?;
+        if let Some(held) = &self.held {
+            let renewed = held.renew(leases).await;
+            return Ok(leases.iter().zip(renewed).map(|(lease, held)| held.then_some(*lease)).collect());
+        }
+        let duration = lease_micros(lease);
         let bind = |bound: &mut Bound, _: &[usize]| {
             bound.add(duration);
         };
@@ -258,11 +393,23 @@ impl Store for PostgresStore {
     }
 
     async fn ack(&self, leases: &[Lease], then: Delivered) -> Result<Vec<Settled>, StoreError> {
+        if let Some(held) = &self.held {
+            let sql = match then {
+                Delivered::Keep if self.layout.keeps_delivered() => &self.statements.ack,
+                _ => &self.statements.ack_delete,
+            };
+            let settled = answers(leases, &self.settle("ack", sql, leases, |_, _| {}).await?)?;
+            held.finished(leases, &settled);
+            return Ok(settled);
+        }
         if then == Delivered::Keep {
             return answers(leases, &self.settle("ack", &self.statements.ack, leases, |_, _| {}).await?);
         }
         let all: Vec<usize> = (0..leases.len()).collect();
-        let sql = &self.statements.ack_delete.by_address;
+        let sql = match self.layout.goes_by_turns() {
+            true => &self.statements.ack_delete.by_id,
+            false => &self.statements.ack_delete.by_address,
+        };
         let mut rows = self.settle_some("ack", sql, leases, &all, &|_: &mut Bound, _: &[usize]| {}).await?;
         if rows.len() < leases.len() {
             // Rows with a dedupe key stay; rows that moved are kept too, and left to the purge.
@@ -279,7 +426,11 @@ impl Store for PostgresStore {
             bound.add(which.iter().map(|at| micros(nacks[*at].delay)).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| nacks[*at].error.clone()).collect::<Vec<_>>());
         };
-        answers(&leases, &self.settle("nack", &self.statements.nack, &leases, bind).await?)
+        let settled = answers(&leases, &self.settle("nack", &self.statements.nack, &leases, bind).await?)?;
+        if let Some(held) = &self.held {
+            nacks.iter().for_each(|nack| held.later(&nack.lease, nack.delay));
+        }
+        Ok(settled)
     }
 
     async fn bury(&self, buries: &[Bury]) -> Result<Vec<Settled>, StoreError> {
@@ -287,7 +438,18 @@ impl Store for PostgresStore {
         let bind = |bound: &mut Bound, which: &[usize]| {
             bound.add(which.iter().map(|at| buries[*at].error.clone()).collect::<Vec<_>>());
         };
-        answers(&leases, &self.settle("bury", &self.statements.bury, &leases, bind).await?)
+        let settled = answers(&leases, &self.settle("bury", &self.statements.bury, &leases, bind).await?)?;
+        match &self.held {
+            Some(held) if !self.layout.can(Ability::Dead) => {
+                for Bury { lease, error } in buries {
+                    tracing::error!(id = %lease.id, %error, again_in = ?GIVEN_UP_PAUSE, "a message was given up, and its table has no place to say so; it stays");
+                    held.later(lease, GIVEN_UP_PAUSE);
+                }
+            }
+            Some(held) => held.finished(&leases, &settled),
+            None => {}
+        }
+        Ok(settled)
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Settled>, StoreError> {
@@ -296,14 +458,29 @@ impl Store for PostgresStore {
             bound.add(which.iter().map(|at| micros(releases[*at].delay)).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| releases[*at].error.clone()).collect::<Vec<_>>());
         };
-        answers(&leases, &self.settle("release", &self.statements.release, &leases, bind).await?)
+        let settled = answers(&leases, &self.settle("release", &self.statements.release, &leases, bind).await?)?;
+        if let Some(held) = &self.held {
+            let delayed = releases.iter().filter(|release| !release.delay.is_zero());
+            // The attempt is given back.
+            delayed.for_each(|release| {
+                held.later(&Lease { attempt: release.lease.attempt - 1, ..release.lease }, release.delay)
+            });
+        }
+        Ok(settled)
     }
 
     async fn sweep(&self, scope: &Scope, max_attempts: i32, limit: u32) -> Result<Swept, StoreError> {
+        if self.held.is_some() {
+            return Ok(Swept::default());
+        }
+        self.refuse_parts().await?;
         let arguments = scoped(scope, |bound| {
             bound.add(max_attempts).add(i64::from(limit));
         });
-        let rows = self.runner.fetch("sweep", &self.statements.sweep, arguments).await?;
+        let rows = match &self.statements.entomb {
+            Some(entomb) => self.runner.fetch_and_entomb("sweep", &self.statements.sweep, arguments, entomb).await?,
+            None => self.runner.fetch("sweep", &self.statements.sweep, arguments).await?,
+        };
         let read = || {
             let buried = rows.iter().map(|row| row.try_get::<Option<Uuid>, _>(0));
             let buried = buried.filter_map(Result::transpose).collect::<Result<_, sqlx::Error>>()?;
@@ -314,6 +491,8 @@ impl Store for PostgresStore {
     }
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        self.layout.check_purge(purge)?;
+        self.refuse_parts().await?;
         let sql = match purge.finished {
             Finished::Delivered => &self.statements.purge_delivered,
             Finished::Dead => &self.statements.purge_dead,
@@ -343,6 +522,9 @@ impl Store for PostgresStore {
     }
 
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {
+        if let Some(held) = &self.held {
+            return Ok(held.next_due());
+        }
         until(&self.runner.fetch("next_due", &self.statements.next_due, scoped(scope, |_| {})).await?)
     }
 
@@ -350,7 +532,8 @@ impl Store for PostgresStore {
         let arguments = scoped(scope, |bound| {
             bound.add(micros(since));
         });
-        until(&self.runner.fetch("next_due", &self.statements.next_coming, arguments).await?)
+        let sql = self.made_for(&self.statements.next_coming, "order per key")?;
+        until(&self.runner.fetch("next_due", sql, arguments).await?)
     }
 
     async fn doorbell(&self, scope: &Scope) -> Result<Box<dyn Doorbell>, StoreError> {
@@ -375,4 +558,10 @@ fn until(rows: &[PgRow]) -> Result<Option<Duration>, StoreError> {
 pub(super) fn only<'a>(verb: &str, rows: &'a [PgRow]) -> Result<&'a PgRow, StoreError> {
     rows.first()
         .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, format!("{verb} failed: the database answered no row")))
+}
+
+/// A lease as the statements take it: how long it is, so that the database's clock decides when it ends.
+fn lease_micros(lease: Duration) -> i64 {
+    let from = if sabotage::has(Defect::WorkersClock) { SystemClock.now_micros() } else { 0 };
+    from.saturating_add(micros(lease))
 }

@@ -22,8 +22,12 @@ pub(super) fn address_text(address: RowAddress) -> String {
     format!("({},{})", address.0 >> 16, address.0 & 0xFFFF)
 }
 
-/// Reads an address; one that cannot be read points nowhere, and the row is then found by its id.
+/// Reads an address; one that cannot be read points nowhere, and the row is then found by its id. Where claims go by turns the turn
+/// is in its place, a plain number.
 pub(super) fn address(text: &str) -> RowAddress {
+    if let Ok(turn) = text.parse::<i64>() {
+        return RowAddress(turn.cast_unsigned());
+    }
     let inner = text.trim_start_matches('(').trim_end_matches(')');
     let parts =
         inner.split_once(',').and_then(|(block, line)| Some((block.parse::<u64>().ok()?, line.parse::<u64>().ok()?)));
@@ -71,5 +75,6 @@ mod tests {
             assert_eq!(address_text(address(text)), text);
         }
         assert_eq!(address("nonsense"), RowAddress::default());
+        assert_eq!(address("-1"), RowAddress(u64::MAX));
     }
 }

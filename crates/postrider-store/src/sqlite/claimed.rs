@@ -6,17 +6,25 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use super::types::{address, read_id};
-use crate::LANES_PER_CLAIM;
+use super::types::{address, read_id, with_turn};
 use crate::claimed::{ClaimedRow, column, messages_by_number};
+use crate::{LANES_LOOKED_AT, LANES_PER_CLAIM};
+
+/// The column that only SQLite answers, after those that all do.
+const TURN: usize = column::SEQ + 1;
 
 /// The messages of a claim.
-pub(super) fn claimed(rows: &[SqliteRow], worker: Uuid, claimed_at: i64) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
-    let rows = rows.iter().map(read).collect::<Result<_, _>>()?;
+pub(super) fn claimed(
+    rows: &[SqliteRow],
+    worker: Uuid,
+    claimed_at: i64,
+    turns: bool,
+) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+    let rows = rows.iter().map(|row| read(row, turns)).collect::<Result<_, _>>()?;
     Ok(messages_by_number(rows, worker, claimed_at))
 }
 
-fn read(row: &SqliteRow) -> Result<ClaimedRow, sqlx::Error> {
+fn read(row: &SqliteRow, turns: bool) -> Result<ClaimedRow, sqlx::Error> {
     let seq = row.try_get(column::SEQ)?;
     Ok(ClaimedRow {
         id: read_id(row, column::ID)?,
@@ -34,7 +42,7 @@ fn read(row: &SqliteRow) -> Result<ClaimedRow, sqlx::Error> {
         max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
         created_at: row.try_get(column::CREATED_AT)?,
         seq,
-        address: address(seq),
+        address: if turns { with_turn(seq, row.try_get(TURN)?) } else { address(seq) },
     })
 }
 
@@ -60,9 +68,10 @@ pub(super) fn pick_fair(rows: &[SqliteRow], request: &ClaimRequest) -> Result<Fa
         numbers.push(seq);
         last = Some(row);
     }
-    let looked_at = rows.last().map(|row| row.try_get::<i64, _>(0)).transpose()?;
     if !was_cut {
-        last = rows.last().filter(|_| looked_at == i64::try_from(LANES_PER_CLAIM).ok());
+        let count = |at: usize| rows.last().map(|row| row.try_get::<i64, _>(at)).transpose();
+        let went_round = count(0)? < Some(LANES_PER_CLAIM as i64) && count(6)? < Some(LANES_LOOKED_AT as i64);
+        last = rows.last().filter(|_| !went_round);
     }
     Ok(FairPick { numbers, last_lane: last.map(lane).transpose()? })
 }

@@ -9,13 +9,17 @@ use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection, SqlitePool};
 use super::error::for_relay;
 use super::settings;
 use super::statements::render;
+use crate::layout::Layout;
 use crate::migration::{Migration, Pending, list, refuse_newer};
 use crate::names::Names;
+
+const AUDIT: Migration =
+    Migration { version: 3, name: "audit", template: include_str!("../../sql/sqlite/migrations/0003_audit.sql") };
 
 /// A version is the same thing on every database, so there is no second one here: SQLite has no functions for producers.
 const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "outbox", template: include_str!("../../sql/sqlite/migrations/0001_outbox.sql") },
-    Migration { version: 3, name: "audit", template: include_str!("../../sql/sqlite/migrations/0003_audit.sql") },
+    AUDIT,
     Migration {
         version: 4,
         name: "order_by_key",
@@ -28,14 +32,46 @@ const MIGRATIONS: [Migration; 4] = [
     },
 ];
 
-/// The version of the schema that this library writes and reads.
+/// The version of our own schema that this library writes and reads.
 pub const LATEST: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
+/// A version that makes a table, or what a table needs.
+const fn made(version: i32, name: &'static str, template: &'static str) -> Migration {
+    Migration { version, name, template }
+}
+
+/// The version of a known layout that makes its table. A table that is there already is taken as it is.
+const TABLE: i32 = 1;
+/// The version that adds columns. A table that has them already is taken as it is.
+const COLUMNS: i32 = 2;
+
+/// The versions of a layout: its table, if it is one that we know, the audit table, and what the clock is noted in.
+fn versions(layout: &Layout) -> Vec<Migration> {
+    let table = |template| vec![made(TABLE, "table", template)];
+    let mut all = match &*layout.name {
+        _ if layout.is_ours() => return MIGRATIONS.to_vec(),
+        "modkit" => table(include_str!("../../sql/sqlite/layouts/modkit.sql")),
+        "talkie" => table(include_str!("../../sql/sqlite/layouts/talkie.sql")),
+        "debezium_keep" => vec![
+            made(TABLE, "table", include_str!("../../sql/sqlite/layouts/debezium.sql")),
+            made(COLUMNS, "columns", include_str!("../../sql/sqlite/layouts/debezium_keep.sql")),
+        ],
+        _ => Vec::new(),
+    };
+    all.extend([AUDIT, made(4, "clock", include_str!("../../sql/sqlite/layouts/clock.sql"))]);
+    all
+}
+
+fn latest(all: &[Migration]) -> i32 {
+    all.last().map_or(0, |migration| migration.version)
+}
 
 /// The SQL of all versions, for teams that run their migrations with a tool of their own. It notes the versions as
 /// [`run`] does, so that the two go together.
-pub fn script(names: &Names) -> String {
-    let parts = MIGRATIONS.iter().map(|migration| text(names, migration));
-    std::iter::once(render(names, VERSIONS, &[])).chain(parts).collect::<Vec<_>>().join("\n")
+pub fn script(layout: &Layout) -> String {
+    let all = versions(layout);
+    let parts = all.iter().map(|migration| text(&layout.names, migration));
+    std::iter::once(render(&layout.names, VERSIONS, &[])).chain(parts).collect::<Vec<_>>().join("\n")
 }
 
 /// A version as SQL text, with its note.
@@ -45,7 +81,8 @@ fn text(names: &Names, Migration { version, name, template }: &Migration) -> Str
 }
 
 /// What [`run`] would run now. Reads only.
-pub async fn pending(pool: &SqlitePool, names: &Names) -> Result<Vec<Pending>, StoreError> {
+pub async fn pending(pool: &SqlitePool, layout: &Layout) -> Result<Vec<Pending>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     settings::names_are_plain(names)?;
     let failed = |error| for_relay("read the schema's versions", error);
     let mut connection = pool.acquire().await.map_err(failed)?;
@@ -55,10 +92,30 @@ pub async fn pending(pool: &SqlitePool, names: &Names) -> Result<Vec<Pending>, S
         .fetch_one(&mut *connection)
         .await
         .map_err(failed)?;
-    let applied = if there { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
-    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let mut done = if there { applied(&mut connection, names).await.map_err(failed)? } else { Vec::new() };
+    refuse_newer(&done, latest(&all), &format!("the outbox {:?}", names.table()))?;
+    done.extend(there_already(&mut connection, layout, &all).await.map_err(failed)?);
     let before = if there { String::new() } else { render(names, &format!("{VERSIONS}\n\n"), &[]) };
-    Ok(list(&MIGRATIONS, &applied, before, |migration| text(names, migration)))
+    Ok(list(&all, &done, before, |migration| text(names, migration)))
+}
+
+/// The versions that a table which somebody else made has without us.
+async fn there_already(
+    connection: &mut SqliteConnection,
+    layout: &Layout,
+    all: &[Migration],
+) -> Result<Vec<i32>, sqlx::Error> {
+    if layout.is_ours() {
+        return Ok(Vec::new());
+    }
+    let sql = "select name from pragma_table_info(?1)";
+    let found: Vec<String> =
+        sqlx::query_scalar(sql).persistent(false).bind(layout.names.table()).fetch_all(connection).await?;
+    let complete =
+        layout.columns().iter().all(|(_, column)| found.iter().any(|name| name.eq_ignore_ascii_case(&column.name)));
+    let there = [(TABLE, !found.is_empty()), (COLUMNS, complete)];
+    let known = |version: i32| all.iter().any(|migration| migration.version == version);
+    Ok(there.into_iter().filter(|(version, is)| *is && known(*version)).map(|(version, _)| version).collect())
 }
 
 /// The table of versions that were run.
@@ -69,19 +126,21 @@ const VERSIONS: &str = "create table if not exists {migrations} (
 );";
 
 /// Runs what is missing and answers which versions that were.
-pub async fn run(pool: &SqlitePool, names: &Names) -> Result<Vec<i32>, StoreError> {
-    settings::names_are_plain(names)?;
+pub async fn run(pool: &SqlitePool, layout: &Layout) -> Result<Vec<i32>, StoreError> {
+    settings::names_are_plain(&layout.names)?;
     let mut connection = pool.acquire().await.map_err(failed)?;
-    run_on(&mut connection, names).await
+    run_on(&mut connection, layout).await
 }
 
-async fn run_on(connection: &mut SqliteConnection, names: &Names) -> Result<Vec<i32>, StoreError> {
+async fn run_on(connection: &mut SqliteConnection, layout: &Layout) -> Result<Vec<i32>, StoreError> {
+    let (names, all) = (&layout.names, versions(layout));
     let mut transaction = connection.begin_with("begin immediate").await.map_err(failed)?;
     run_sql(&mut transaction, render(names, VERSIONS, &[])).await.map_err(failed)?;
-    let applied = applied(&mut transaction, names).await.map_err(failed)?;
-    refuse_newer(&applied, LATEST, &format!("the outbox {:?}", names.table()))?;
+    let mut done = applied(&mut transaction, names).await.map_err(failed)?;
+    refuse_newer(&done, latest(&all), &format!("the outbox {:?}", names.table()))?;
+    done.extend(there_already(&mut transaction, layout, &all).await.map_err(failed)?);
     let mut ran = Vec::new();
-    for migration in MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version)) {
+    for migration in all.iter().filter(|migration| !done.contains(&migration.version)) {
         apply(&mut transaction, names, migration).await.map_err(failed)?;
         ran.push(migration.version);
     }

@@ -8,12 +8,15 @@ mod error;
 mod examine;
 mod flight;
 mod grants;
+mod layout;
+mod layout_check;
 pub mod migrate;
 mod operate;
 mod run;
 mod settings;
 pub mod statements;
 mod store;
+mod table;
 mod types;
 
 pub use crate::clock::{Clock, ManualClock, SystemClock};

@@ -137,6 +137,7 @@ impl Operator for SqliteStore {
     }
 
     async fn count_purge(&self, purge: &Purge) -> Result<u64, StoreError> {
+        self.runner.layout.check_purge(purge)?;
         let sql = match purge.finished {
             Finished::Delivered => &self.runner.statements.count_purge_delivered,
             Finished::Dead => &self.runner.statements.count_purge_dead,

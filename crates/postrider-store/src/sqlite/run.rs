@@ -22,8 +22,8 @@ use super::settings;
 use super::statements::{Step, StoreStatements};
 use super::types::Bound;
 use crate::clock::Clock;
+use crate::layout::Layout;
 use crate::lines::{Line, Lines};
-use crate::names::Names;
 use crate::sql::Sql;
 
 /// For how long the write lock is waited for in all: less than the ten seconds that a dispatcher waits for a verb, so
@@ -43,7 +43,7 @@ pub(super) struct Runner {
     pub statements: Arc<StoreStatements>,
     pub clock: Arc<dyn Clock>,
     pub relaxed: bool,
-    names: Names,
+    pub layout: Arc<Layout>,
     lines: Lines<Sqlite>,
     ready: Arc<OnceCell<()>>,
     pace: Arc<Pace>,
@@ -54,14 +54,14 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    pub fn new(pool: SqlitePool, names: Names, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(pool: SqlitePool, layout: Arc<Layout>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            statements: StoreStatements::render(&names).into(),
+            statements: StoreStatements::render(&layout).into(),
             lines: Lines::new(pool.clone()),
             pool,
             clock,
             relaxed: false,
-            names,
+            layout,
             ready: Arc::default(),
             pace: Arc::default(),
             repairing: Arc::default(),
@@ -105,7 +105,7 @@ impl Runner {
     /// Checks that promises can be kept on this database.
     pub async fn check_settings(&self) -> Result<(), StoreError> {
         let mut line = self.lines.take().await.map_err(|error| for_relay("open the store", error))?;
-        settings::check(&mut line, &self.names, self.relaxed).await?;
+        settings::check(&mut line, &self.layout.names, self.relaxed).await?;
         line.keep();
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Runner {
 
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runner").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Runner").field("names", &self.layout.names).finish_non_exhaustive()
     }
 }
 

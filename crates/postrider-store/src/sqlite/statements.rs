@@ -1,15 +1,17 @@
-//! SQL text, rendered once from validated names. No other module puts SQL together.
+//! SQL text, rendered once from validated names and a layout. No other module puts SQL together but `layout`.
 //!
 //! A verb and its `commit` are one text, and so one trip to the thread that sqlx runs SQLite on. Lists of plain values
 //! travel as one JSON parameter; lists of leases as rows of `values`, which SQLite reads faster. Few parameters are
 //! numbered; the thousands of a list are not, because a numbered one is looked up among all of them.
 
-use postrider_core::operate::REPLAYED;
-use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN, SUSPECT_AFTER};
+use postrider_core::store::{LARGEST_CLAIM, LONGEST_RUN};
 
-use crate::LANES_PER_CLAIM;
+use super::layout;
+use crate::layout::Layout;
+use crate::layout::dialect::{Given, inserted};
 use crate::names::Names;
-use crate::sql::{Sql, fill};
+use crate::sql::{Sql, fill, resolved};
+use crate::{LANES_LOOKED_AT, LANES_PER_CLAIM};
 
 /// What a producer runs.
 #[derive(Debug)]
@@ -18,29 +20,33 @@ pub struct EnqueueStatements {
     pub enqueue: crate::sql::Portioned,
     pub enqueue_deduplicating: crate::sql::Portioned,
     pub enqueue_find: Sql,
+    /// What each row of an insert is made of.
+    pub(super) given: Vec<Given>,
 }
 
-/// The most rows of one `insert`; thirteen values each.
+/// The most rows of one `insert`; up to thirteen values each.
 const LARGEST_INSERT: usize = 256;
 
 impl EnqueueStatements {
-    /// Renders the statements for these names.
-    pub fn render(names: &Names) -> Self {
-        let insert = |unless_duplicate| {
-            let own = [("{unless_duplicate}", unless_duplicate)];
-            let template = render(names, include_str!("../../sql/sqlite/enqueue.sql"), &own);
-            crate::sql::Portioned::render(&template, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", LARGEST_INSERT)
+    /// Renders the statements for this table.
+    pub fn render(layout: &Layout) -> Self {
+        let written = inserted(&layout::DIALECT, layout);
+        let insert = |unless_duplicate: &str| {
+            let own = [("{unless_duplicate}", unless_duplicate), ("{insert_columns}", written.columns.as_str())];
+            let template = render_for(layout, include_str!("../../sql/sqlite/enqueue.sql"), &own);
+            crate::sql::Portioned::render(&template, &written.row, LARGEST_INSERT)
         };
         Self {
             enqueue: insert(""),
-            enqueue_deduplicating: insert(UNLESS_DUPLICATE),
-            enqueue_find: render(names, include_str!("../../sql/sqlite/enqueue_find.sql"), &[]).into(),
+            enqueue_deduplicating: insert(if layout.dedupe_key.is_some() { UNLESS_DUPLICATE } else { "" }),
+            enqueue_find: render_for(layout, include_str!("../../sql/sqlite/enqueue_find.sql"), &[]).into(),
+            given: written.given,
         }
     }
 }
 
 /// Names the predicate of the partial index, or SQLite would not find it.
-const UNLESS_DUPLICATE: &str = "on conflict (namespace, topic, dedupe_key) where dedupe_key is not null do nothing";
+const UNLESS_DUPLICATE: &str = "on conflict ({dedupe_columns}){dedupe_predicate} do nothing";
 
 /// A text on its own, and as the last of its transaction.
 #[derive(Debug)]
@@ -99,12 +105,12 @@ pub struct StoreStatements {
     pub look: Sql,
     pub look_suspects: Sql,
     pub claim: Step,
-    pub claim_fair: Step,
+    pub claim_fair: Option<Step>,
     pub claim_picked: Step,
     pub claim_suspects: Step,
-    pub claim_ordered: Step,
-    pub claim_fair_ordered: Step,
-    pub claim_suspects_ordered: Step,
+    pub claim_ordered: Option<Step>,
+    pub claim_fair_ordered: Option<Step>,
+    pub claim_suspects_ordered: Option<Step>,
     pub extend: Padded,
     pub ack: Padded,
     pub ack_delete: Padded,
@@ -113,13 +119,14 @@ pub struct StoreStatements {
     pub release: Padded,
     pub sweep_look: Sql,
     pub sweep: Step,
+    pub entomb: Option<Step>,
     pub purge_delivered_look: Sql,
     pub purge_dead_look: Sql,
     pub purge_delivered: Step,
     pub purge_dead: Step,
     pub stats: Sql,
     pub next_due: Sql,
-    pub next_coming: Sql,
+    pub next_coming: Option<Sql>,
     pub doorbell_arm: Sql,
     pub doorbell_version: Sql,
     pub doorbell_look: Sql,
@@ -138,13 +145,21 @@ pub struct StoreStatements {
 }
 
 impl StoreStatements {
-    /// Renders the statements for these names.
-    pub fn render(names: &Names) -> Self {
-        let text = |template| render(names, template, &[]);
+    /// Renders the statements for this table. What walks through the index of namespaces or of keys is for our own; for
+    /// others there are statements that need no more than an index on the due time.
+    pub fn render(layout: &Layout) -> Self {
+        let text = |template| render_for(layout, template, &[]);
         let sql = |template| Sql::from(text(template));
         let step = |template| Step::new(text(template));
-        let look = |which| render(names, include_str!("../../sql/sqlite/look.sql"), &[("{which}", which)]).into();
-        let finished = |template, finished| render(names, template, &[("{finished}", finished)]);
+        let ours = layout.is_ours();
+        let pick = |ours_is, flat| if ours { ours_is } else { flat };
+        let look = |which| {
+            let template =
+                pick(include_str!("../../sql/sqlite/look.sql"), include_str!("../../sql/sqlite/look_flat.sql"));
+            render_for(layout, template, &[("{which}", which)]).into()
+        };
+        let finished = |template, finished| render_for(layout, template, &[("{finished}", finished)]);
+        let time = |template| Sql::from(render_for(layout, template, &clock_conditions(layout)));
         let purge_look = |word| finished(include_str!("../../sql/sqlite/purge_look.sql"), word).into();
         let purge = |word| Step::new(finished(include_str!("../../sql/sqlite/purge.sql"), word));
         let count_purge = |word| finished(include_str!("../../sql/sqlite/count_purge.sql"), word).into();
@@ -152,26 +167,29 @@ impl StoreStatements {
         let lanes = [next_lane("?6", "?7", "?8"), next_lane("last.namespace", "last.topic", "last.tenant")];
         let claim_fair = |in_turn| {
             let own = [("{and_in_turn}", in_turn), ("{next_lane_first}", &*lanes[0]), ("{next_lane}", &*lanes[1])];
-            Step::new(render(names, include_str!("../../sql/sqlite/claim_fair.sql"), &own))
+            ours.then(|| Step::new(render_for(layout, include_str!("../../sql/sqlite/claim_fair.sql"), &own)))
         };
         let claim_suspects = |alias, in_turn| {
             let own = [("{as_mine}", alias), ("{and_in_turn}", in_turn)];
-            Step::new(render(names, include_str!("../../sql/sqlite/claim_suspects.sql"), &own))
+            Step::new(render_for(layout, include_str!("../../sql/sqlite/claim_suspects.sql"), &own))
         };
         Self {
             begin: sql(include_str!("../../sql/sqlite/begin.sql")),
             clock_advance: sql(include_str!("../../sql/sqlite/clock_advance.sql")),
             clock_leases: sql(include_str!("../../sql/sqlite/clock_leases.sql")),
-            clock_waits: sql(include_str!("../../sql/sqlite/clock_waits.sql")),
-            clock_fresh: sql(include_str!("../../sql/sqlite/clock_fresh.sql")),
-            clock_ahead: sql(include_str!("../../sql/sqlite/clock_ahead.sql")),
+            clock_waits: time(include_str!("../../sql/sqlite/clock_waits.sql")),
+            clock_fresh: time(include_str!("../../sql/sqlite/clock_fresh.sql")),
+            clock_ahead: time(include_str!("../../sql/sqlite/clock_ahead.sql")),
             look: look("not {suspect}"),
             look_suspects: look("{suspect}"),
-            claim: step(include_str!("../../sql/sqlite/claim.sql")),
+            claim: step(pick(
+                include_str!("../../sql/sqlite/claim.sql"),
+                include_str!("../../sql/sqlite/claim_flat.sql"),
+            )),
             claim_fair: claim_fair(""),
-            claim_ordered: step(include_str!("../../sql/sqlite/claim_ordered.sql")),
+            claim_ordered: ours.then(|| step(include_str!("../../sql/sqlite/claim_ordered.sql"))),
             claim_fair_ordered: claim_fair(&IN_TURN.replace("mine.", "head.")),
-            claim_suspects_ordered: claim_suspects(" as mine", IN_TURN),
+            claim_suspects_ordered: ours.then(|| claim_suspects(" as mine", IN_TURN)),
             claim_picked: step(include_str!("../../sql/sqlite/claim_picked.sql")),
             claim_suspects: claim_suspects("", ""),
             extend: leased(include_str!("../../sql/sqlite/extend.sql"), 4),
@@ -180,18 +198,28 @@ impl StoreStatements {
             nack: leased(include_str!("../../sql/sqlite/nack.sql"), 6),
             bury: leased(include_str!("../../sql/sqlite/bury.sql"), 5),
             release: leased(include_str!("../../sql/sqlite/release.sql"), 6),
-            sweep_look: sql(include_str!("../../sql/sqlite/sweep_look.sql")),
+            sweep_look: sql(pick(
+                include_str!("../../sql/sqlite/sweep_look.sql"),
+                include_str!("../../sql/sqlite/sweep_look_flat.sql"),
+            )),
             sweep: step(include_str!("../../sql/sqlite/sweep.sql")),
-            purge_delivered_look: purge_look("delivered"),
-            purge_dead_look: purge_look("dead"),
-            purge_delivered: purge("delivered"),
-            purge_dead: purge("dead"),
+            entomb: layout.dead_after_failed.then(|| step(include_str!("../../sql/sqlite/entomb.sql"))),
+            purge_delivered_look: purge_look("{delivered}"),
+            purge_dead_look: purge_look("{dead}"),
+            purge_delivered: purge("{delivered}"),
+            purge_dead: purge("{dead}"),
             stats: sql(include_str!("../../sql/sqlite/stats.sql")),
-            next_due: sql(include_str!("../../sql/sqlite/next_due.sql")),
-            next_coming: sql(include_str!("../../sql/sqlite/next_coming.sql")),
+            next_due: sql(pick(
+                include_str!("../../sql/sqlite/next_due.sql"),
+                include_str!("../../sql/sqlite/next_due_flat.sql"),
+            )),
+            next_coming: ours.then(|| sql(include_str!("../../sql/sqlite/next_coming.sql"))),
             doorbell_arm: sql(include_str!("../../sql/sqlite/doorbell_arm.sql")),
             doorbell_version: sql(include_str!("../../sql/sqlite/doorbell_version.sql")),
-            doorbell_look: sql(include_str!("../../sql/sqlite/doorbell_look.sql")),
+            doorbell_look: sql(pick(
+                include_str!("../../sql/sqlite/doorbell_look.sql"),
+                include_str!("../../sql/sqlite/doorbell_look_flat.sql"),
+            )),
             overview: sql(include_str!("../../sql/sqlite/overview.sql")),
             overview_delivered: sql(include_str!("../../sql/sqlite/overview_delivered.sql")),
             dead: sql(include_str!("../../sql/sqlite/dead.sql")),
@@ -201,8 +229,8 @@ impl StoreStatements {
             replay: step(include_str!("../../sql/sqlite/replay.sql")),
             discard: step(include_str!("../../sql/sqlite/discard.sql")),
             note: step(include_str!("../../sql/sqlite/note.sql")),
-            count_purge_delivered: count_purge("delivered"),
-            count_purge_dead: count_purge("dead"),
+            count_purge_delivered: count_purge("{delivered}"),
+            count_purge_dead: count_purge("{dead}"),
             audit: sql(include_str!("../../sql/sqlite/audit.sql")),
         }
     }
@@ -218,12 +246,8 @@ impl StoreStatements {
             ("look", &self.look),
             ("look_suspects", &self.look_suspects),
             ("claim", &self.claim.open),
-            ("claim_fair", &self.claim_fair.open),
             ("claim_picked", &self.claim_picked.open),
             ("claim_suspects", &self.claim_suspects.open),
-            ("claim_ordered", &self.claim_ordered.open),
-            ("claim_fair_ordered", &self.claim_fair_ordered.open),
-            ("claim_suspects_ordered", &self.claim_suspects_ordered.open),
             ("sweep_look", &self.sweep_look),
             ("sweep", &self.sweep.open),
             ("purge_delivered_look", &self.purge_delivered_look),
@@ -232,7 +256,6 @@ impl StoreStatements {
             ("purge_dead", &self.purge_dead.open),
             ("stats", &self.stats),
             ("next_due", &self.next_due),
-            ("next_coming", &self.next_coming),
             ("doorbell_look", &self.doorbell_look),
             ("overview", &self.overview),
             ("overview_delivered", &self.overview_delivered),
@@ -247,6 +270,15 @@ impl StoreStatements {
             ("count_purge_dead", &self.count_purge_dead),
             ("audit", &self.audit),
         ];
+        let optional = [
+            ("claim_fair", &self.claim_fair),
+            ("claim_ordered", &self.claim_ordered),
+            ("claim_fair_ordered", &self.claim_fair_ordered),
+            ("claim_suspects_ordered", &self.claim_suspects_ordered),
+            ("entomb", &self.entomb),
+        ];
+        all.extend(optional.into_iter().filter_map(|(name, step)| Some((name, &*step.as_ref()?.open))));
+        all.extend(self.next_coming.as_ref().map(|sql| ("next_coming", &**sql)));
         let leased = [
             ("extend", &self.extend),
             ("ack", &self.ack),
@@ -260,73 +292,63 @@ impl StoreStatements {
     }
 }
 
-/// No earlier row of the same key is open.
+/// No earlier row of the same line (namespace, tenant, key) is open.
 const IN_TURN: &str = " and (mine.key is null or not exists (
       select 1 from {table} as earlier
-      where earlier.namespace = mine.namespace and earlier.key = mine.key and earlier.seq < mine.seq
+      where earlier.namespace = mine.namespace and earlier.key = mine.key and earlier.tenant_id is mine.tenant_id and earlier.seq < mine.seq
         and earlier.status in ('pending', 'processing')))";
 
 /// Pieces that several statements share, so that they cannot come to differ. One may hold those after it.
-const FRAGMENTS: [(&str, &str); 20] = [
+const FRAGMENTS: [(&str, &str); 16] = [
     ("{and_in_turn}", IN_TURN),
     // An operator's filter: ?1 namespaces, ?2 tenant, ?3 topic, ?4 key, ?5 ids (a JSON array), ?6 since, ?7 until, ?8 part
     // of the error, all or null. The times are compared with in any case, so that they bound the walk through the index.
     (
         "{asked}",
-        "status = 'dead' and {in_scope}
-    and (?3 is null or topic = ?3)
-    and (?4 is null or key = ?4)
-    and (?5 is null or id in (select value from json_each(?5)))
-    and updated_at >= coalesce(?6, -9223372036854775808) and updated_at < coalesce(?7, 9223372036854775807)
-    and (?8 is null or instr(lower(coalesce(last_error, '')), lower(?8)) > 0)",
-    ),
-    // What anybody may have written there who is not us counts as never.
-    (
-        "{times_replayed}",
-        "min(max(cast(coalesce(json_extract(headers, '$.\"{replayed}\"'), 0) as integer), 0), 999999999)",
+        "{dead} and {in_scope}
+    and (?3 is null or {topic} = ?3)
+    and (?4 is null or {key} = ?4)
+    and (?5 is null or {raw_id} in (select {raw value} from json_each(?5)))
+    and {touched} >= coalesce(?6, -9223372036854775808) and {touched} < coalesce(?7, 9223372036854775807)
+    and (?8 is null or instr(lower(coalesce({last_error}, '')), lower(?8)) > 0)",
     ),
     (
         "{tally}",
-        "namespace, topic, status, count(*) as messages, count(*) filter (where updated_at > ?4) as last_minute, \
-         0 as due, min(updated_at) as oldest",
+        "count(*) as messages, count(*) filter (where {touched} > ?4) as last_minute, 0 as due, min({touched}) as oldest",
     ),
     (
         "{record}",
-        "id, namespace, topic, key, tenant_id, dedupe_key, status, attempts, max_attempts, last_error, headers, \
-         next_attempt_at, locked_by, locked_until, created_at, updated_at, delivered_at",
+        "{id}, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {state}, {attempts}, {max_attempts}, {last_error}, \
+         {headers}, {due_at}, {locked_by}, {lease_end}, {created_at}, {touched}, {delivered_at}",
     ),
     // Leases the rows that a claim picked.
     (
         "{take}",
         "update {table}
-set status = 'processing', attempts = attempts + 1, locked_by = ?6, locked_until = ?4 + ?7, updated_at = ?4
-where seq in (select seq from picked)
+set {set_taken ?4}
+where {number} in (select seq from picked)
 returning {claimed}",
     ),
     // Where the row was, or wherever it is by its id.
     (
         "{found}",
-        "row.seq = coalesce(
-    (select there.seq from {table} as there where there.seq = given.seq and there.id = given.id),
-    (select there.seq from {table} as there where there.id = given.id))",
+        "{row.number} = coalesce(
+    (select {there.number} from {table} as there where {there.number} = given.seq and {same_id}),
+    (select {there.number} from {table} as there where {there.raw_id} = {raw given.id}))",
     ),
-    // The plus hides the status from the planner, which would rather walk the index of leases for each one given.
     (
-        "{fence}",
-        "row.id = given.id and row.locked_by = given.worker and row.attempts = given.attempt and +row.status = 'processing'",
+        "{in_scope}",
+        "(?1 is null or {namespace} in (select value from json_each(?1))) and (?2 is null or {tenant_id} = ?2)",
     ),
-    ("{in_scope}", "(?1 is null or namespace in (select value from json_each(?1))) and (?2 is null or tenant_id = ?2)"),
+    ("{lane_gets}", "row.next_attempt_at <= ?4 and {lane_in_scope}"),
     (
         "{lane_in_scope}",
-        "(?1 is null or lanes.namespace in (select value from json_each(?1))) and (?2 is null or lanes.tenant = ?2)",
+        "(?1 is null or row.namespace in (select value from json_each(?1))) and (?2 is null or coalesce(row.tenant_id, {nil}) = ?2)",
     ),
-    ("{suspect}", "(attempts >= min({suspect_after}, coalesce(max_attempts, ?3) - 1))"),
-    ("{size}", "length(cast(payload as blob)) + coalesce(length(payload_bytes), 0)"),
-    ("{row_size}", "length(cast(row.payload as blob)) + coalesce(length(row.payload_bytes), 0)"),
     (
         "{claimed}",
-        "id, namespace, topic, key, tenant_id, dedupe_key, payload, payload_bytes, \
-         case when headers <> '{}' then headers end as headers, attempts, max_attempts, created_at, seq",
+        "{id}, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {payload}, {payload_bytes}, \
+         nullif({headers}, '{}') as headers, {attempts}, {max_attempts}, {created_at}, {number}{and_turn}",
     ),
     // Skips from one namespace with pending rows to the next, through the index on due rows.
     (
@@ -362,12 +384,63 @@ fn next_lane(namespace: &str, topic: &str, tenant: &str) -> String {
     format!(
         "coalesce(
     (select seq from {{table}} where status = 'pending' and namespace = {namespace} and topic = {topic} and {{tenant}} > {tenant}
-     order by {{tenant}} limit 1),
+     order by {{tenant}}, next_attempt_at limit 1),
     (select seq from {{table}} where status = 'pending' and namespace = {namespace} and topic > {topic}
-     order by topic, {{tenant}} limit 1),
+     order by topic, {{tenant}}, next_attempt_at limit 1),
     (select seq from {{table}} where status = 'pending' and namespace > {namespace}
-     order by namespace, topic, {{tenant}} limit 1))"
+     order by namespace, topic, {{tenant}}, next_attempt_at limit 1))"
     )
+}
+
+/// Whether a row has the given id. A table that was there may have the digits in upper case, or no hyphens.
+fn same_id(layout: &Layout, alias: &str) -> String {
+    match layout.is_ours() || layout.id.kind.is_some() {
+        true => format!("{{{alias}.raw_id}} = {{raw given.id}}"),
+        false => format!("lower(replace({{{alias}.raw_id}}, '-', '')) = replace(given.id, '-', '')"),
+    }
+}
+
+/// The bits of a turn that a lease has room for, see [`super::types::with_turn`].
+pub(super) const SHORT_TURN: i64 = 0xFF_FFFF;
+
+/// What still is ours. The plus hides the status from the planner, which would rather walk the index of leases for each one
+/// given.
+fn fence(layout: &Layout) -> String {
+    let worker = match (&layout.locked_by, layout.goes_by_turns()) {
+        (Some(_), _) => " and {row.locked_by} = given.worker".to_owned(),
+        (None, true) => format!(" and {{row.turn}} & {SHORT_TURN} = given.worker"),
+        (None, false) => String::new(),
+    };
+    let id = same_id(layout, "row");
+    format!("{id}{worker} and {{row.attempts}} = given.attempt and +{{row.processing}}")
+}
+
+/// How rows tell what they wait for when the clock was set back, see clock.rs. Where a row does not say when it was changed,
+/// a delay cannot be told from a time of the day, and stays.
+fn clock_conditions(layout: &Layout) -> [(&'static str, &'static str); 4] {
+    match layout.updated_at.is_some() && layout.created_at.is_some() {
+        true => [
+            ("{touch}", ", {updated_at} = ?1"),
+            ("{or_delayed_later}", " or {attempts} = 0 and {updated_at} = {created_at} + 1 and {created_at} > ?1"),
+            ("{or_delayed}", " or {updated_at} = {created_at} + 1"),
+            (
+                "{waited}",
+                "({attempts} > 0 or {updated_at} not in ({created_at}, {created_at} + 1)
+    or {updated_at} = {created_at} + 1 and {number} <= (select newest from {clock}))",
+            ),
+        ],
+        false => [("{touch}", ""), ("{or_delayed_later}", ""), ("{or_delayed}", ""), ("{waited}", "{tried}")],
+    }
+}
+
+/// Puts a layout's columns, names and fragments into a template, and leaves its header comment out.
+fn render_for(layout: &Layout, template: &str, own: &[(&str, &str)]) -> String {
+    let fence = fence(layout);
+    let there = same_id(layout, "there");
+    let pieces = [("{fence}", fence.as_str())];
+    let own: Vec<(&str, &str)> =
+        own.iter().copied().chain(pieces).chain(FRAGMENTS).chain([("{same_id}", there.as_str())]).collect();
+    resolved(&render(&layout.names, template, &own), |placeholder| layout::resolve(layout, placeholder))
 }
 
 /// Puts names and fragments into a template, and leaves its header comment out.
@@ -384,12 +457,11 @@ pub fn render(names: &Names, template: &str, own: &[(&str, &str)]) -> String {
         ("{changelog}", format!("{schema}\"{prefix}changelog\"")),
         ("{settings}", format!("{schema}\"{prefix}settings\"")),
         ("{cursors}", format!("{schema}\"{prefix}cursors\"")),
-        ("{replayed}", REPLAYED.to_owned()),
         ("{name}", name.to_owned()),
         ("{uuid_pattern}", uuid_pattern()),
-        ("{suspect_after}", SUSPECT_AFTER.to_string()),
         ("{largest_claim}", LARGEST_CLAIM.to_string()),
         ("{lanes_per_claim}", LANES_PER_CLAIM.to_string()),
+        ("{lanes_looked_at}", LANES_LOOKED_AT.to_string()),
         ("{longest_run}", LONGEST_RUN.to_string()),
     ];
     let values = values.iter().map(|(placeholder, value)| (*placeholder, value.as_str()));

@@ -20,13 +20,15 @@ use super::claimed::{claimed, pick_fair};
 use super::clock::{Mark, ago, not_after};
 use super::doorbell::{Neighbours, SqliteDoorbell};
 use super::error::for_relay;
+use super::layout::DIALECT;
 use super::migrate;
 use super::run::{Runner, when_free};
 use super::settings;
 use super::statements::{Padded, Step, StoreStatements};
-use super::types::{Bound, address, json, number, read_id};
+use super::types::{Bound, address, json, number, number_and_turn, read_id};
 use crate::clock::{Clock, SystemClock, between, micros};
 use crate::enqueue::Outbox;
+use crate::layout::{ClaimBy, Layout, LayoutError};
 use crate::migration::Pending;
 use crate::names::Names;
 
@@ -74,12 +76,21 @@ impl SqliteStore {
     /// Make the pool from [`pool_options`](Self::pool_options): without what they set, a full disk may leave a
     /// connection in the pool that can begin no transaction any more, or never ends one and holds the write lock.
     pub fn new(pool: SqlitePool, names: Names) -> Self {
-        Self::over(pool, names, Arc::new(SystemClock))
+        Self::over(pool, Layout::postrider(names).into(), Arc::new(SystemClock))
     }
 
-    fn over(pool: SqlitePool, names: Names, clock: Arc<dyn Clock>) -> Self {
+    /// The outbox in a table of another shape. Opens no connection; refuses a layout that makes no sense, and one that only
+    /// PostgreSQL can have. Times in the table are microseconds since 1970 in UTC, as in our own, and it must not be made
+    /// `without rowid`.
+    pub fn with_layout(pool: SqlitePool, layout: Layout) -> Result<Self, LayoutError> {
+        layout.check()?;
+        layout.check_for(&DIALECT)?;
+        Ok(Self::over(pool, layout.into(), Arc::new(SystemClock)))
+    }
+
+    fn over(pool: SqlitePool, layout: Arc<Layout>, clock: Arc<dyn Clock>) -> Self {
         let neighbours = Neighbours::new(clock.clone()).into();
-        Self { runner: Runner::new(pool, names.clone(), clock), names, neighbours }
+        Self { names: layout.names.clone(), runner: Runner::new(pool, layout, clock), neighbours }
     }
 
     /// Options for a pool of the application's own, to be given to [`new`](Self::new).
@@ -122,13 +133,30 @@ impl SqliteStore {
         Self::open_as(options.create_if_missing(true), names, CONNECTIONS).await
     }
 
+    /// [`open_with`](Self::open_with) for a table of another shape, see [`with_layout`](Self::with_layout).
+    pub async fn open_with_layout(options: SqliteConnectOptions, layout: Layout) -> Result<Self, StoreError> {
+        Self::open_layout_as(options.create_if_missing(true), layout, CONNECTIONS).await
+    }
+
     /// Opens a file that is made only if the options say so, with so many connections.
     pub(crate) async fn open_as(
         options: SqliteConnectOptions,
         names: Names,
         connections: u32,
     ) -> Result<Self, StoreError> {
-        settings::names_are_plain(&names)?;
+        Self::open_layout_as(options, Layout::postrider(names), connections).await
+    }
+
+    /// The same for a table of another shape.
+    pub(crate) async fn open_layout_as(
+        options: SqliteConnectOptions,
+        layout: Layout,
+        connections: u32,
+    ) -> Result<Self, StoreError> {
+        settings::names_are_plain(&layout.names)?;
+        let refused = |error: LayoutError| StoreError::new(StoreErrorKind::Refused, error.to_string());
+        layout.check().map_err(refused)?;
+        layout.check_for(&DIALECT).map_err(refused)?;
         let options = options
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
@@ -137,7 +165,7 @@ impl SqliteStore {
         let connect = || Self::pool_options().max_connections(connections).connect_with(options.clone());
         // Who switches a new file to WAL mode is refused at once while others do the same, whatever the busy time-out.
         let pool = when_free(connect).await.map_err(|error| for_relay("open the file", error))?;
-        let store = Self::new(pool, names);
+        let store = Self::over(pool, layout.into(), Arc::new(SystemClock));
         store.runner.check_settings().await?;
         Ok(store)
     }
@@ -152,13 +180,13 @@ impl SqliteStore {
     /// Replaces the clock, for tests.
     pub fn with_clock(self, clock: impl Clock) -> Self {
         let relaxed = self.runner.relaxed;
-        Self::over(self.runner.pool, self.names, Arc::new(clock)).relaxed_durability(relaxed)
+        Self::over(self.runner.pool, self.runner.layout, Arc::new(clock)).relaxed_durability(relaxed)
     }
 
     /// Brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         self.runner.check_settings().await?;
-        migrate::run(&self.runner.pool, &self.names).await
+        migrate::run(&self.runner.pool, &self.runner.layout).await
     }
 
     /// A transaction that writes, for [`AnyStore`](crate::AnyStore).
@@ -176,14 +204,19 @@ impl SqliteStore {
         &self.names
     }
 
+    /// What its table looks like.
+    pub fn layout(&self) -> &Layout {
+        &self.runner.layout
+    }
+
     /// What [`migrate`](Self::migrate) would run now; writes nothing.
     pub async fn pending(&self) -> Result<Vec<Pending>, StoreError> {
-        migrate::pending(&self.runner.pool, &self.names).await
+        migrate::pending(&self.runner.pool, &self.runner.layout).await
     }
 
     /// The producer's side of the same outbox. It tells this store's sleeping dispatchers when a commit is near.
     pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.names.clone()).beside(self.neighbours.clone())
+        Outbox::rendered((*self.runner.layout).clone()).beside(self.neighbours.clone())
     }
 
     /// The connections, which the application may use too.
@@ -227,14 +260,14 @@ impl SqliteStore {
         let ClaimOrder::Fair { after } = &request.order else { return Ok(Claimed::default()) };
         let failed = |error| for_relay("claim", error);
         let statements = &self.runner.statements;
+        let step = match request.waits {
+            Order::None => self.made_for(&statements.claim_fair, "fair claims")?,
+            Order::Key => self.made_for(&statements.claim_fair_ordered, "order per key")?,
+        };
         let mut writing = self.runner.begin("claim").await?;
         let mut bound = request_bound(request, writing.now);
         let (namespace, topic) = after.as_ref().map_or(("", ""), |lane| (&lane.namespace, &lane.topic));
         bound.add(namespace.to_owned()).add(topic.to_owned()).add(after.as_ref().map(|lane| lane.tenant.hyphenated()));
-        let step = match request.waits {
-            Order::None => &statements.claim_fair,
-            Order::Key => &statements.claim_fair_ordered,
-        };
         let rows = writing.run(step, &mut bound).await.map_err(failed)?;
         let pick = pick_fair(&rows, request).map_err(failed)?;
         if pick.numbers.is_empty() {
@@ -245,7 +278,7 @@ impl SqliteStore {
         bound.id(request.worker).add(micros(request.lease)).add(0_i64).add(json(pick.numbers));
         let now = writing.now;
         let rows = writing.finish(&statements.claim_picked, &mut bound).await.map_err(failed)?;
-        let messages = claimed(&rows, request.worker, now).map_err(failed)?;
+        let messages = claimed(&rows, request.worker, now, self.runner.layout.goes_by_turns()).map_err(failed)?;
         Ok(Claimed { messages, last_lane: pick.last_lane })
     }
 
@@ -267,6 +300,7 @@ impl SqliteStore {
         if leases.is_empty() {
             return Ok(found);
         }
+        let turns = self.runner.layout.goes_by_turns();
         let failed = |error| for_relay(verb, error);
         let mut writing = Some(self.runner.begin(verb).await?);
         let all: Vec<usize> = (0..leases.len()).collect();
@@ -274,7 +308,9 @@ impl SqliteStore {
         for sql in statements {
             portions.extend(sql.split(&all));
         }
-        let last = portions.len().saturating_sub(1);
+        // Those that are given up may have to be marked once more, before the commit.
+        let entomb = self.runner.statements.entomb.as_ref().filter(|_| verb == "bury");
+        let last = if entomb.is_some() { portions.len() } else { portions.len().saturating_sub(1) };
         for (turn, (step, portion)) in portions.into_iter().enumerate() {
             let Some(mut open) = writing.take() else { break };
             let mut bound = Bound::default();
@@ -284,7 +320,13 @@ impl SqliteStore {
             }
             for at in portion {
                 let lease = &leases[*at];
-                bound.add(number(lease.address)).id(lease.id).id(lease.worker).add(lease.attempt);
+                match turns {
+                    true => {
+                        let (number, turn) = number_and_turn(lease.address);
+                        bound.add(number).id(lease.id).add(turn).add(lease.attempt)
+                    }
+                    false => bound.add(number(lease.address)).id(lease.id).id(lease.worker).add(lease.attempt),
+                };
                 each(&mut bound, *at);
             }
             let rows = if turn < last {
@@ -299,11 +341,18 @@ impl SqliteStore {
                 found.insert(key, row.try_get(2).map_err(failed)?);
             }
         }
+        if let (Some(entomb), Some(open)) = (entomb, writing) {
+            let numbers: Vec<i64> = found.values().copied().collect();
+            let mut bound = Bound::default();
+            bound.add(open.now).add(json(numbers));
+            open.finish(entomb, &mut bound).await.map_err(failed)?;
+        }
         Ok(found)
     }
 
     /// The statement for a purge, if there is something to purge; looked for without the write lock.
     pub(super) async fn purge_step(&self, purge: &Purge) -> Result<Option<&Step>, StoreError> {
+        self.runner.layout.check_purge(purge)?;
         let statements = &self.runner.statements;
         let (look, step) = match purge.finished {
             Finished::Delivered => (&statements.purge_delivered_look, &statements.purge_delivered),
@@ -315,6 +364,37 @@ impl SqliteStore {
         let rows = self.runner.read("purge", look, bind).await?;
         let any: bool = only("purge", &rows)?.try_get(0).map_err(|error| for_relay("purge", error))?;
         Ok(any.then_some(step))
+    }
+
+    /// Sweeps, and marks once more what was given up, in one transaction.
+    async fn sweep_and_entomb<A>(&self, arguments: A, entomb: &Step) -> Result<Vec<SqliteRow>, StoreError>
+    where
+        A: Fn(&mut Bound, i64) + Send + Sync,
+    {
+        let failed = |error| for_relay("sweep", error);
+        let mut writing = self.runner.begin("sweep").await?;
+        let mut bound = Bound::default();
+        arguments(&mut bound, writing.now);
+        let rows = writing.run(&self.runner.statements.sweep, &mut bound).await.map_err(failed)?;
+        let numbers = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>().map_err(failed)?;
+        let mut bound = Bound::default();
+        bound.add(writing.now).add(json(numbers));
+        writing.finish(entomb, &mut bound).await.map_err(failed)?;
+        Ok(rows)
+    }
+
+    /// The lease of a table that does not say until when its rows are locked is as long as the layout says.
+    fn check_lease(&self, lease: Duration) -> Result<(), StoreError> {
+        let layout = &self.runner.layout;
+        match layout.claim == ClaimBy::Lease || lease <= layout.lock_timeout {
+            true => Ok(()),
+            false => Err(layout.lease_too_long(lease)),
+        }
+    }
+
+    /// What the table may not be made for.
+    fn made_for<'a, T>(&self, made: &'a Option<T>, what: &str) -> Result<&'a T, StoreError> {
+        made.as_ref().ok_or_else(|| self.runner.layout.not_made_for(what, DIALECT.name))
     }
 
     /// Runs one statement in a transaction of its own.
@@ -368,22 +448,30 @@ fn answers(leases: &[Lease], found: &HashMap<(Uuid, i32), i64>) -> Vec<Settled> 
 #[async_trait]
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rings: true, parallel_writers: false, server_clock: false }
+        let ours = self.runner.layout.is_ours();
+        Capabilities { rings: true, parallel_writers: false, server_clock: false, fair: ours, order_by_key: ours }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let look = self.look(request).await?;
+        self.check_lease(request.lease)?;
         let statements = &self.runner.statements;
         let ordered = request.waits == Order::Key;
+        if ordered {
+            self.made_for(&statements.claim_ordered, "order per key")?;
+        }
+        if matches!(request.order, ClaimOrder::Fair { .. }) {
+            self.made_for(&statements.claim_fair, "fair claims")?;
+        }
+        let look = self.look(request).await?;
         let step = match &request.order {
             ClaimOrder::Due if look.expired || !look.due.is_empty() => match ordered {
                 false => &statements.claim,
-                true => &statements.claim_ordered,
+                true => self.made_for(&statements.claim_ordered, "order per key")?,
             },
             ClaimOrder::Fair { .. } if !look.due.is_empty() => return self.claim_fair(request).await,
             ClaimOrder::Suspects if look.expired => match ordered {
                 false => &statements.claim_suspects,
-                true => &statements.claim_suspects_ordered,
+                true => self.made_for(&statements.claim_suspects_ordered, "order per key")?,
             },
             _ => return Ok(Claimed::default()),
         };
@@ -402,15 +490,19 @@ impl Store for SqliteStore {
             }
         }
         let rows = writing.finish(step, &mut bound).await.map_err(failed)?;
-        let messages = claimed(&rows, request.worker, now).map_err(failed)?;
+        let messages = claimed(&rows, request.worker, now, self.runner.layout.goes_by_turns()).map_err(failed)?;
         Ok(Claimed { messages, last_lane: None })
     }
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.check_lease(lease)?;
         let head = [micros(lease)];
         let found = self.settle("extend", &[&self.runner.statements.extend], leases, &head, |_, _| {}).await?;
-        let renewed =
-            |lease: &Lease| found.get(&(lease.id, lease.attempt)).map(|seq| Lease { address: address(*seq), ..*lease });
+        let turns = self.runner.layout.goes_by_turns();
+        let renewed = |lease: &Lease| {
+            let seq = found.get(&(lease.id, lease.attempt))?;
+            Some(Lease { address: if turns { lease.address } else { address(*seq) }, ..*lease })
+        };
         Ok(leases.iter().map(renewed).collect())
     }
 
@@ -465,7 +557,10 @@ impl Store for SqliteStore {
         let bind = |bound: &mut Bound, now: i64| {
             bound.add(now).add(max_attempts).add(spent.clone());
         };
-        let rows = self.write("sweep", &self.runner.statements.sweep, bind).await?;
+        let rows = match &self.runner.statements.entomb {
+            None => self.write("sweep", &self.runner.statements.sweep, bind).await?,
+            Some(entomb) => self.sweep_and_entomb(bind, entomb).await?,
+        };
         let buried = rows.iter().map(|row| read_id(row, 0)).collect::<Result<_, _>>();
         Ok(Swept { buried: buried.map_err(failed)?, suspects })
     }
@@ -506,7 +601,8 @@ impl Store for SqliteStore {
         let bind = |bound: &mut Bound, now: i64| {
             bound.scope(scope).add(ago(now, since));
         };
-        let rows = self.runner.read("next_due", &self.runner.statements.next_coming, bind).await?;
+        let sql = self.made_for(&self.runner.statements.next_coming, "order per key")?;
+        let rows = self.runner.read("next_due", sql, bind).await?;
         let due_at: Option<i64> = only("next_due", &rows)?.try_get(0).map_err(|error| for_relay("next_due", error))?;
         let now = self.runner.clock.now_micros();
         Ok(due_at.map(|due_at| between(now, due_at)))

@@ -7,6 +7,8 @@ use sqlx::{Arguments, Encode, Row, Sqlite, Type};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use super::statements::SHORT_TURN;
+
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
 #[derive(Default)]
 pub(super) struct Bound {
@@ -56,6 +58,22 @@ pub(super) fn read_id(row: &SqliteRow, at: usize) -> Result<Uuid, sqlx::Error> {
 /// A row's number is its address: it never moves, and its number is never given to another.
 pub(super) fn address(seq: i64) -> RowAddress {
     RowAddress(u64::try_from(seq).unwrap_or_default())
+}
+
+/// The bits of an address that are the row's number, where the claim's turn has the others.
+const NUMBER_BITS: u32 = 40;
+
+/// A row's number and its claim's turn, where that is part of the fence. A number that has no room is left out: the row is then found by
+/// its id.
+pub(super) fn with_turn(seq: i64, turn: i64) -> RowAddress {
+    let seq = u64::try_from(seq).ok().filter(|seq| seq >> NUMBER_BITS == 0).unwrap_or_default();
+    RowAddress(seq | (turn & SHORT_TURN).cast_unsigned() << NUMBER_BITS)
+}
+
+/// Both of them again.
+pub(super) fn number_and_turn(address: RowAddress) -> (i64, i64) {
+    let number = address.0 & !(u64::MAX << NUMBER_BITS);
+    (number.cast_signed(), (address.0 >> NUMBER_BITS).cast_signed())
 }
 
 /// An address that is no number of a row points nowhere, and the row is then found by its id.

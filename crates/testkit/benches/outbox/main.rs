@@ -1,20 +1,16 @@
-//! How fast Postrider is, as ratios to bare SQL on the same private server in the same run.
+//! How fast the changelog and the sinks are, on durable private servers. What the outbox itself does is measured by
+//! `postrider bench`.
 //!
-//! `cargo bench -p testkit --bench outbox [-- drain|enqueue|latency|changelog postgres|mysql|sqlite]`; the databases are durable
-//! (fsync on). `-- sinks [kafka|pubsub|nats|amqp|redis|sqs|sns]` measures the sinks, on PostgreSQL.
+//! `cargo bench -p testkit --bench outbox [-- changelog postgres|mysql|sqlite]`; the databases are durable (fsync on).
+//! `-- sinks [kafka|pubsub|nats|amqp|redis|sqs|sns]` measures the sinks, on PostgreSQL.
 
-mod bare;
 mod changelog;
-mod drain;
-mod enqueue;
-mod latency;
 mod sinks;
 mod subject;
 
 use anyhow::Result;
 use testkit::{MariaDb, Postgres};
 
-use crate::changelog::Logged;
 use crate::subject::Files;
 
 /// The payload of every message: 200 bytes of JSON.
@@ -37,7 +33,7 @@ async fn main() -> Result<()> {
         of_group.is_empty() || of_group.iter().any(|word| *word == name)
     };
     let on = |name: &str| named(&["postgres", "mysql", "sqlite"], name);
-    let runs = |name: &str| named(&["drain", "enqueue", "latency", "changelog", "sinks"], name);
+    let runs = |name: &str| named(&["changelog", "sinks"], name);
     if on("postgres") {
         let server = Postgres::builder()
             .durable()
@@ -45,39 +41,24 @@ async fn main() -> Result<()> {
             .setting("max_wal_size", "8GB")
             .start()
             .await?;
-        if runs("enqueue") {
-            enqueue::run(&server).await?;
-        }
         if runs("sinks") {
             sinks::run(&server, |name| named(&sinks::NAMES, name)).await?;
         }
-        common(&server, runs).await?;
+        if runs("changelog") {
+            changelog::run(&server).await?;
+        }
     }
-    if on("mysql") {
+    if on("mysql") && runs("changelog") {
         let server = MariaDb::builder()
             .durable()
             .setting("innodb_buffer_pool_size", "1G")
             .setting("innodb_log_file_size", "1G")
             .start()
             .await?;
-        common(&server, runs).await?;
+        changelog::run(&server).await?;
     }
-    if on("sqlite") {
-        common(&Files::new()?, runs).await?;
-    }
-    Ok(())
-}
-
-/// What is measured on every database.
-async fn common<S: Logged>(subject: &S, runs: impl Fn(&str) -> bool) -> Result<()> {
-    if runs("drain") {
-        drain::run(subject).await?;
-    }
-    if runs("latency") {
-        latency::run(subject).await?;
-    }
-    if runs("changelog") {
-        changelog::run(subject).await?;
+    if on("sqlite") && runs("changelog") {
+        changelog::run(&Files::new()?).await?;
     }
     Ok(())
 }

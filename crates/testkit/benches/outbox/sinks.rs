@@ -18,8 +18,10 @@ use postrider::sinks::Format;
 use postrider::sinks::format::{Form, Source};
 use postrider::store::Delivered;
 use postrider::{
-    BreakerConfig, ClaimedMessage, Dispatcher, DispatcherBuilder, Payload, PublishError, Route, Router, Sink, callback,
+    BreakerConfig, ClaimedMessage, Dispatcher, DispatcherBuilder, Message, Payload, PostgresStore, PublishError, Route,
+    Router, Sink, callback,
 };
+use sqlx::PgPool;
 use testkit::Postgres;
 use testkit::sinks::of_payload;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,8 @@ const IS_OPEN: &str = "select exists (select from outbox_messages where status =
 /// Messages to a sink that does nothing: what the database allows.
 const CEILING: usize = 200_000;
 const WARM_UP: usize = 2_000;
+/// Messages per transaction when an outbox is filled.
+const FILL: usize = 1_000;
 
 /// A message as bare clients send it.
 pub struct Parcel {
@@ -135,6 +139,18 @@ fn parcels(messages: usize) -> Result<Vec<Parcel>> {
     (0..messages).map(parcel).collect()
 }
 
+/// Fills an outbox.
+async fn fill(pool: &PgPool, store: &PostgresStore, messages: usize) -> Result<()> {
+    let payload = payload();
+    for at in (0..messages).step_by(FILL) {
+        let batch = (0..FILL.min(messages - at)).map(|_| Message::json("bench", "drain", &payload));
+        let mut transaction = pool.begin().await?;
+        store.outbox().enqueue_many(&mut transaction, batch).await?;
+        transaction.commit().await?;
+    }
+    Ok(())
+}
+
 async fn relay_rate(
     server: &Postgres,
     sink: Arc<dyn Sink>,
@@ -143,7 +159,7 @@ async fn relay_rate(
 ) -> Result<f64> {
     let pool = server.fresh().await?;
     let store = <Postgres as Subject>::store(&pool).await?;
-    Postgres::fill(&pool, &store, messages).await?;
+    fill(&pool, &store, messages).await?;
     Postgres::settle_down(&pool).await?;
     let router = Router::new(vec![Route::to("bench", sink)], BreakerConfig::default());
     let dispatcher = Dispatcher::builder(store, router).batch_size(1_000).max_rows(8_000).delivered(Delivered::Keep);

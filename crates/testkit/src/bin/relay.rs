@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use futures::future::join_all;
-use postrider::{ClaimedMessage, Dispatcher, PublishError, Store, callback};
+use postrider::layout::preset;
+use postrider::{ClaimedMessage, Dispatcher, Layout, PostgresStore, PublishError, Store, callback};
+use sqlx::postgres::PgPoolOptions;
 use testkit::Source;
 use testkit::checker::arrivals::Recorder;
 use testkit::crash::{Crash, CrashingStore, Point};
@@ -76,6 +78,8 @@ struct Settings {
     delay: Duration,
     /// Where the process ends by itself.
     crash: Option<Crash>,
+    /// A preset, for a table of another shape on PostgreSQL; its locks last as long as a lease.
+    layout: Option<String>,
 }
 
 impl Settings {
@@ -98,6 +102,7 @@ impl Settings {
             sink: setting("SINK", Kind::Record)?,
             delay: millis("DELAY_MS", 0)?,
             crash: var("CRASH_AT").ok().map(|text| text.parse()).transpose()?,
+            layout: var("LAYOUT").ok(),
         })
     }
 }
@@ -144,11 +149,11 @@ async fn main() -> Result<ExitCode> {
 /// connections.
 async fn dispatcher(settings: &Settings, recorder: Recorder) -> Result<Dispatcher> {
     let worker = Uuid::now_v7();
-    let source = Source::connect(&settings.database_url, &worker.to_string(), settings.connections).await?;
+    let store = store(settings, worker).await?;
     println!("worker {worker}");
     let store: Arc<dyn Store> = match settings.crash.clone() {
-        Some(crash) => Arc::new(CrashingStore::new(source.store(), crash)),
-        None => source.store(),
+        Some(crash) => Arc::new(CrashingStore::new(store, crash)),
+        None => store,
     };
     let ours = settings.clone();
     let sink = callback(move |message| publish(ours.clone(), recorder.clone(), message));
@@ -167,6 +172,16 @@ async fn dispatcher(settings: &Settings, recorder: Recorder) -> Result<Dispatche
         .backoff(settings.backoff, settings.backoff * 10)
         .shutdown_grace(settings.grace)
         .build()?)
+}
+
+async fn store(settings: &Settings, worker: Uuid) -> Result<Arc<dyn Store>> {
+    let Some(name) = &settings.layout else {
+        let source = Source::connect(&settings.database_url, &worker.to_string(), settings.connections).await?;
+        return Ok(source.store());
+    };
+    let pool = PgPoolOptions::new().max_connections(settings.connections).connect(&settings.database_url).await?;
+    let layout = Layout { lock_timeout: settings.lease, ..preset(name)? };
+    Ok(Arc::new(PostgresStore::with_layout(pool, layout)?))
 }
 
 async fn publish(settings: Settings, recorder: Recorder, message: ClaimedMessage) -> Result<(), PublishError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::layout::Ability;
 use postrider::store::{ClaimRequest, Scope};
 use postrider::{ClaimedMessage, EnqueueError, Enqueued, Message, Operator, State};
 use uuid::Uuid;
@@ -34,6 +35,16 @@ pub trait Harness: Sized {
 
     /// An empty outbox.
     async fn fresh() -> Self;
+
+    /// Why a promise cannot be kept, where a table lacks what it takes. It is run all the same, and must fail.
+    fn cannot(_promise: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether the table has what an ability takes.
+    fn can(_ability: Ability) -> bool {
+        true
+    }
 
     /// The store, as its operator sees it.
     fn store(&self) -> Arc<dyn Operator>;

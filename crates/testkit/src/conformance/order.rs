@@ -143,6 +143,36 @@ pub async fn r24_fair_claims_go_round_all_lanes(h: impl Harness) {
     assert_eq!(served.len(), 70, "every lane was served: {served:?}");
 }
 
+/// More lanes than a fair claim gives shares to, in front of one that has a row which is due.
+fn lanes_in_front(lanes: usize, delay: Duration) -> Vec<Message> {
+    (0..lanes).map(|at| message_in("shop", &format!("a{at:03}")).deliver_after(delay)).collect()
+}
+
+pub async fn r24_lanes_that_nothing_is_due_of_are_passed_over(h: impl Harness) {
+    h.enqueue_many(lanes_in_front(100, HOUR)).await.expect("valid");
+    let due = h.put(message_in("shop", "z")).await;
+    let claimed = claim_fair(&h, &fair(None, 10)).await;
+    assert_eq!(ids(&claimed.messages), [due]);
+    assert_eq!(claimed.last_lane, None, "it went round");
+}
+
+pub async fn r24_lanes_of_others_are_passed_over(h: impl Harness) {
+    h.enqueue_many(lanes_in_front(100, Duration::ZERO)).await.expect("valid");
+    let tenant = Uuid::from_u128(8);
+    let ours = h.put(message_in("shop", "z").tenant(tenant)).await;
+    let scope = Scope { namespaces: None, tenant: Some(tenant) };
+    assert_eq!(ids(&claim_fair(&h, &ClaimRequest { scope, ..fair(None, 10) }).await.messages), [ours]);
+}
+
+pub async fn r24_fair_claims_go_on_behind_hundreds_of_lanes_that_get_nothing(h: impl Harness) {
+    h.enqueue_many(lanes_in_front(600, HOUR)).await.expect("valid");
+    let due = h.put(message_in("shop", "z")).await;
+    let first = claim_fair(&h, &fair(None, 10)).await;
+    assert_eq!(ids(&first.messages), NONE, "a claim does not look at every lane there is");
+    assert!(first.last_lane.is_some(), "and says where it stopped");
+    assert_eq!(ids(&claim_fair(&h, &fair(first.last_lane, 10)).await.messages), [due]);
+}
+
 pub async fn r24_no_lane_loses_its_turn_when_a_claim_is_smaller_than_the_lanes(h: impl Harness) {
     h.enqueue_many(busy_lanes(7, 3)).await.expect("valid");
     let served = serve_until_round(&h, 2, u64::MAX, 8).await;

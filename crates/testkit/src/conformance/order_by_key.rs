@@ -178,15 +178,37 @@ pub async fn r59_suspects_are_claimed_from_the_head_of_their_key(h: impl Harness
     assert_eq!(ids(&h.claim(&suspects).await), [placed[1]]);
 }
 
-pub async fn r59_a_scope_does_not_change_what_a_message_waits_for(h: impl Harness) {
+pub async fn r59_s09_the_same_key_of_two_tenants_is_two_lines(h: impl Harness) {
     let (ours, theirs) = (Uuid::from_u128(1), Uuid::from_u128(2));
-    let placed = h.put_all([keyed("a").tenant(ours), keyed("a").tenant(theirs), keyed("a").tenant(ours)]).await;
-    let of = |tenant| ClaimRequest { scope: Scope { namespaces: None, tenant: Some(tenant) }, ..ordered() };
-    assert_eq!(ids(&h.claim(&of(theirs)).await), NONE);
-    let first = h.claim(&of(ours)).await;
-    assert_eq!(ids(&first), placed[..1], "another tenant's message is between them");
-    ack(&*h.store(), first[0].lease).await;
-    assert_eq!(ids(&h.claim(&of(theirs)).await), placed[1..2]);
+    // What one tenant delays holds up itself, and neither another tenant nor what has none.
+    h.put(keyed("a").tenant(theirs).deliver_after(HOUR)).await;
+    let line = [keyed("a").tenant(ours), keyed("a").tenant(theirs), keyed("a").tenant(ours), keyed("a"), keyed("a")];
+    let placed = h.put_all(line).await;
+    let of_ours = Scope { namespaces: None, tenant: Some(ours) };
+    let asked = [
+        (ordered(), vec![placed[0], placed[2], placed[3], placed[4]]),
+        (ClaimRequest { followers: 0, ..ordered() }, vec![placed[0], placed[3]]),
+        (fair(), vec![placed[0], placed[3]]),
+        (ClaimRequest { scope: of_ours.clone(), ..ordered() }, vec![placed[0], placed[2]]),
+        (ClaimRequest { scope: of_ours, ..fair() }, vec![placed[0]]),
+    ];
+    for (request, expected) in asked {
+        let claimed = h.claim(&request).await;
+        assert_eq!(ids(&claimed), expected, "{request:?}");
+        let given_back: Vec<_> = claimed.iter().rev().map(|message| release(message.lease)).collect();
+        h.store().release(&given_back).await.expect("the store releases");
+    }
+}
+
+pub async fn r59_s09_a_busy_key_of_one_tenant_does_not_hide_the_same_key_of_another(h: impl Harness) {
+    let (busy, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    h.put(keyed("a").tenant(busy)).await;
+    let head = h.claim(&ordered()).await;
+    h.store().nack(&[nack(head[0].lease, HOUR)]).await.expect("the store nacks");
+    h.enqueue_many((0..1_500).map(|_| keyed("a").tenant(busy)).collect()).await.expect("valid");
+    h.pass_time(SECOND).await;
+    let theirs = h.put(keyed("a").tenant(other)).await;
+    assert_eq!(ids(&h.claim(&ClaimRequest { limit: 10, ..ordered() }).await), [theirs]);
 }
 
 pub async fn r59_thousands_of_followers_starve_nobody(h: impl Harness) {
@@ -198,6 +220,25 @@ pub async fn r59_thousands_of_followers_starve_nobody(h: impl Harness) {
     let others = h.put_all(["b", "c"].map(keyed)).await;
     assert_eq!(ids(&h.claim(&ClaimRequest { limit: 10, ..ordered() }).await), others);
     assert_eq!(ids(&h.claim(&fair()).await), NONE);
+}
+
+pub async fn r59_thousands_that_wait_for_one_under_way_starve_nobody(h: impl Harness) {
+    h.enqueue_many((0..3_000).map(|_| keyed("busy")).collect()).await.expect("valid");
+    let few = ClaimRequest { limit: 10, followers: 0, ..ordered() };
+    assert_eq!(h.claim(&few).await.len(), 1, "the head is under way");
+    let others = h.put_all([keyed("b"), message(), keyed("c")]).await;
+    h.pass_time(SECOND).await;
+    assert_eq!(ids(&h.claim(&ClaimRequest { thorough: true, ..few }).await), others);
+}
+
+pub async fn r59_s08_one_tenant_s_busy_keys_are_not_in_another_s_way(h: impl Harness) {
+    let [busy, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    h.enqueue_many((0..100).map(|_| keyed("busy").tenant(busy)).collect()).await.expect("valid");
+    let few = ClaimRequest { limit: 10, followers: 0, ..ordered() };
+    assert_eq!(h.claim(&few).await.len(), 1, "the head is under way");
+    let theirs = h.put(keyed("busy").tenant(other)).await;
+    let scope = Scope { tenant: Some(other), ..Scope::all() };
+    assert_eq!(ids(&h.claim(&ClaimRequest { scope, ..few }).await), [theirs]);
 }
 
 pub async fn r59_what_waits_for_its_key_is_not_coming_by_itself(h: impl Harness) {

@@ -49,6 +49,25 @@ pub async fn s0_13_s0_14_s0_17_claim_batch_takes_its_own_namespace_up_to_its_siz
     assert_eq!(h.row(placed[0]).await.locked_by, Some(outbox.worker_id));
 }
 
+/// What an application might call its errors.
+#[derive(Debug)]
+struct OwnError(StoreErrorKind);
+
+impl From<StoreError> for OwnError {
+    fn from(error: StoreError) -> Self {
+        Self(error.kind())
+    }
+}
+
+pub async fn s0_13_errors_are_of_the_application_s_own_type(h: impl Harness) {
+    let id = h.put(message()).await;
+    let outbox: OutboxStore<OwnError> = OutboxStore::new(h.store(), Uuid::new_v4(), "shop");
+    let refused = outbox.ack(id).await.expect_err("nobody has claimed it");
+    assert_eq!(refused.0, StoreErrorKind::LeaseLost);
+    assert_eq!(ids(&outbox.claim_batch(CFG).await.expect("claimed")), [id]);
+    outbox.ack(id).await.expect("acked");
+}
+
 pub async fn s0_15_ack_by_id_delivers(h: impl Harness) {
     let id = h.put(message()).await;
     let outbox = outbox(&h);

@@ -43,6 +43,7 @@ pub fn request(worker: Uuid) -> ClaimRequest {
         order: ClaimOrder::Due,
         waits: Order::None,
         followers: LARGEST_CLAIM,
+        thorough: false,
     }
 }
 

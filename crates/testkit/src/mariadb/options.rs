@@ -1,5 +1,7 @@
 //! How a server is started when the usual way does not do.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use super::MariaDb;
@@ -22,6 +24,7 @@ const FAST: &[(&str, &str)] =
 pub struct MariaDbOptions {
     durable: bool,
     settings: Vec<(String, String)>,
+    pub(super) parent: Option<PathBuf>,
 }
 
 impl MariaDbOptions {
@@ -34,6 +37,12 @@ impl MariaDbOptions {
     /// Sets a server variable; wins over the defaults of this module.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Puts the data directory under `parent`, for instance on a certain disk, instead of the temporary directory.
+    pub fn directory(mut self, parent: impl Into<PathBuf>) -> Self {
+        self.parent = Some(parent.into());
         self
     }
 

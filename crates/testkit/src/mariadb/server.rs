@@ -28,7 +28,7 @@ impl Server {
     /// Creates the data directory and starts a server on it; says on which port.
     pub(super) fn start(options: &MariaDbOptions) -> Result<(Self, u16)> {
         let (server, install) = (find("mariadbd")?, find("mariadb-install-db")?);
-        let home = Home::create("postrider-mariadb-", None)?;
+        let home = Home::create("postrider-mariadb-", options.parent.as_deref())?;
         let file = home.path().join("server.cnf");
         let defaults = format!("--defaults-file={}", file.display());
         // It has no children, and InnoDB recovers from anything: the hardest signal is the simplest.

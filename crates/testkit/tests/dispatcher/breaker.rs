@@ -55,7 +55,7 @@ async fn outage(sink: &Switched, hours: u64) -> MemoryStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_spends_no_attempts_of_the_backlog_and_the_sink_is_asked_at_the_breakers_pace() {
+async fn s3_40_an_outage_spends_no_attempts_of_the_backlog_and_the_sink_is_asked_at_the_breakers_pace() {
     let sink = Switched::default();
     let store = outage(&sink, 2).await;
     let spent: i32 = store.enqueued().iter().map(|row| row.attempts - 1).sum();

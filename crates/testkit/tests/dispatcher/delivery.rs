@@ -27,6 +27,27 @@ async fn s0_66_s0_68_a_callback_that_says_ok_delivers_once() {
     assert_eq!(running.stop().await.abandoned, 0);
 }
 
+#[tokio::test]
+async fn s0_3_an_enqueue_does_not_wait_for_a_sink_that_hangs() {
+    let scene = OnPostgres::new().await;
+    let (called, mut calls) = mpsc::unbounded_channel();
+    let sink = callback(move |message| {
+        let _ = called.send(message.id);
+        std::future::pending::<Result<(), PublishError>>()
+    });
+    let running = Running::start(scene.dispatcher(sink).concurrency(1).shutdown_grace(Duration::from_millis(10)));
+    let first = scene.enqueue(message("order.placed")).await.id();
+    assert_eq!(calls.recv().await, Some(first), "the sink is called, and never answers");
+    let more = async {
+        for _ in 0..20 {
+            assert!(scene.enqueue(message("order.placed")).await.is_new());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), more).await.expect("producers wait for nobody");
+    assert_eq!(scene.count("delivered").await, 0);
+    assert_eq!(running.stop().await.abandoned, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn s0_17_a_dispatcher_takes_only_what_is_in_its_scope() {
     let store = MemoryStore::new();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use postrider::state::State;
 use postrider::store::{ClaimOrder, ClaimRequest, LARGEST_CLAIM, Order, Store};
-use postrider::{Dispatcher, MemoryStore, Scope};
+use postrider::{Dispatcher, MemoryStore, Names, PostgresStore, Scope};
 use uuid::Uuid;
 
-use crate::scene::{Recorder, Running, enqueue, message, row, until};
+use crate::scene::{OnPostgres, Recorder, Running, enqueue, message, row, until};
 
 pub(crate) fn steal(limit: u32, lease: Duration) -> ClaimRequest {
     ClaimRequest {
@@ -20,6 +20,7 @@ pub(crate) fn steal(limit: u32, lease: Duration) -> ClaimRequest {
         order: ClaimOrder::Due,
         waits: Order::None,
         followers: LARGEST_CLAIM,
+        thorough: false,
     }
 }
 
@@ -110,5 +111,41 @@ async fn r21_a_row_that_workers_died_on_is_published_with_nothing_else_under_way
             other.id != suspect.id && last.duration_since(first) < delay
         });
         assert_eq!(together.count(), 0, "a suspect was published beside others");
+    }
+}
+
+/// A server whose clock differs from the worker's: `now()` is looked up in a schema of ours before it is in PostgreSQL's own.
+async fn with_clock_off_by(hours: i32) -> OnPostgres {
+    let scene = OnPostgres::new().await;
+    let sql = format!(
+        "create schema skewed;
+         create function skewed.now() returns timestamptz language sql stable
+           as $$ select pg_catalog.now() + {hours} * interval '1 hour' $$;
+         do $$ begin
+           execute format('alter database %I set search_path = skewed, pg_catalog, public', current_database());
+         end $$"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&scene.pool).await.expect("the clock is set");
+    let options = scene.pool.connect_options().as_ref().clone();
+    let pool = sqlx::PgPool::connect_with(options).await.expect("new connections have the wrong clock");
+    OnPostgres { store: PostgresStore::new(pool.clone(), Names::default()), pool }
+}
+
+#[tokio::test]
+async fn t07_whether_a_lease_ran_out_is_decided_by_the_database_s_clock_though_the_worker_s_is_hours_off() {
+    for hours in [2, -2] {
+        let scene = with_clock_off_by(hours).await;
+        // Due long ago by either clock, so that the lease alone decides.
+        let insert = "insert into outbox_messages (namespace, topic, payload, next_attempt_at)
+            values ('shop', 'skewed', '{}', pg_catalog.now() - interval '1 day')";
+        sqlx::raw_sql(insert).execute(&scene.pool).await.expect("a row");
+        let lease = Duration::from_secs(60);
+        assert_eq!(scene.store.claim(&steal(1, lease)).await.expect("a claim").messages.len(), 1);
+        let taken = scene.store.claim(&steal(1, lease)).await.expect("a claim").messages;
+        assert!(taken.is_empty(), "{hours} hours off: a live lease was taken");
+        let passed = "update outbox_messages set locked_until = locked_until - interval '61 seconds'";
+        sqlx::raw_sql(passed).execute(&scene.pool).await.expect("time passes");
+        let taken = scene.store.claim(&steal(1, lease)).await.expect("a claim").messages;
+        assert_eq!(taken.len(), 1, "{hours} hours off: an expired lease was left");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use postrider::store::Order;
 use postrider::{ClaimedMessage, Dispatcher, DispatcherBuilder, MemoryStore, Message, Outcome, Sink, State};
 
-use crate::scene::{OnPostgres, Running, enqueue, until};
+use crate::scene::{OnPostgres, Recorder, Running, enqueue, until};
 
 /// What a sink saw.
 #[derive(Default)]
@@ -323,6 +323,26 @@ async fn r59_r60_on_postgresql_a_key_keeps_its_order_while_it_is_written_and_fai
     sink.check(keys, each);
 }
 
+/// A claim does not look behind the backlog of a busy key each time, because that is expensive; it must do so now and then.
+#[tokio::test]
+async fn r59_on_postgresql_a_backlog_of_one_slow_key_holds_up_nobody_else() {
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, key, payload)
+        select 'shop', 't', 'hot', '{}' from generate_series(1, 3000)";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    let sink = SlowWithKeys::default();
+    let builder = scene.dispatcher(sink.clone()).batch_size(10).poll_interval(Duration::from_secs(10));
+    let running = Running::start(ordered(builder));
+    let one = async |what, seen: &AtomicUsize| {
+        let patience = Duration::from_secs(30);
+        testkit::within(patience, what, || async { seen.load(Ordering::Relaxed) == 1 }).await.expect("in time");
+    };
+    one("the first of the key is under way", &sink.begun).await;
+    scene.enqueue(Message::json("shop", "t", &1)).await;
+    one("what has no key is delivered", &sink.without_key).await;
+    stop(vec![running]).await;
+}
+
 /// Numbers are taken one at a time: a connection that has written before must not have an earlier one in stock.
 #[tokio::test]
 async fn t23_on_postgresql_one_connection_after_the_other_writes_in_order() {
@@ -348,4 +368,22 @@ async fn t23_on_postgresql_one_connection_after_the_other_writes_in_order() {
         .expect("in time");
     stop(vec![running]).await;
     sink.check(1, 12);
+}
+
+/// Claims that overlapped would take turns in no order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_call_at_a_time_keeps_the_order_of_enqueueing_through_a_backlog() {
+    const MESSAGES: usize = 20_000;
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, payload) select 'shop', 'order', '{}' from generate_series(1, 20000)";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    let ids = sqlx::query_scalar("select id from outbox_messages order by seq").fetch_all(&scene.pool);
+    let ids: Vec<uuid::Uuid> = ids.await.expect("ids");
+    let sink = Recorder::accepting().in_batches(500);
+    let running = Running::start(scene.dispatcher(sink.clone()).concurrency(1).batch_size(1_000));
+    until("all have arrived", || sink.arrivals().len() == MESSAGES).await;
+    assert_eq!(running.stop().await.abandoned, 0);
+    let arrived: Vec<uuid::Uuid> = sink.arrivals().into_iter().map(|arrival| arrival.id).collect();
+    let displaced = arrived.iter().zip(&ids).filter(|(arrived, id)| arrived != id).count();
+    assert_eq!(displaced, 0, "of {MESSAGES} messages so many came at another place");
 }

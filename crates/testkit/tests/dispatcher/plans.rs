@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use postrider::postgres::statements::{EnqueueStatements, StoreStatements};
 use postrider::store::{ClaimRequest, Order};
-use postrider::{Names, Store};
+use postrider::{Layout, Store};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
+use uuid::Uuid;
 
 use crate::leases::steal;
 use crate::scene::OnPostgres;
@@ -36,7 +37,8 @@ const HOT: [&str; 19] = [
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let scene = OnPostgres::new().await;
-    let (store, producer) = (StoreStatements::render(&Names::default()), EnqueueStatements::render(&Names::default()));
+    let (store, producer) =
+        (StoreStatements::render(&Layout::default()), EnqueueStatements::render(&Layout::default()));
     let mut all = store.all();
     all.extend([
         ("enqueue_one", &*producer.enqueue_one.plain),
@@ -59,7 +61,7 @@ const OPERATOR: [&str; 8] =
 
 /// The plans of statements as PostgreSQL would keep them for any parameters.
 async fn generic_plans(scene: &OnPostgres, which: &[&str]) -> Vec<(&'static str, String)> {
-    let statements = StoreStatements::render(&Names::default());
+    let statements = StoreStatements::render(&Layout::default());
     let mut connection = scene.pool.acquire().await.expect("a connection");
     connection.execute("set plan_cache_mode = force_generic_plan").await.expect("a setting");
     let mut plans = Vec::new();
@@ -156,4 +158,27 @@ async fn r59_a_claim_passes_over_10_000_messages_that_wait_for_their_key() {
         assert!(claimed.iter().all(|message| message.key.as_deref() != Some("stuck")));
     }
     assert!(longest < Duration::from_secs(1), "a claim took {longest:?}");
+}
+
+/// While every key has a message under way there is nothing to take, and a claim need not read the backlog to its end to know that.
+#[tokio::test]
+async fn r60_a_claim_does_not_read_a_backlog_whose_keys_are_all_under_way() {
+    let scene = OnPostgres::new().await;
+    let fill = "insert into outbox_messages (namespace, topic, key, payload)
+        select 'shop', 'order', 'key ' || n % 500, '{}' from generate_series(1, 20000) as n";
+    sqlx::raw_sql(fill).execute(&scene.pool).await.expect("rows");
+    sqlx::raw_sql("vacuum analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
+    let request = ClaimRequest { waits: Order::Key, followers: 0, ..steal(1_000, Duration::from_secs(60)) };
+    assert_eq!(scene.store.claim(&request).await.expect("the store claims").messages.len(), 500);
+    let statements = StoreStatements::render(&Layout::default());
+    let sql = format!("explain (analyze, timing off) {}", statements.claim_ordered.as_deref().expect("it has keys"));
+    let claim = sqlx::query(AssertSqlSafe(sql)).bind(None::<Vec<String>>).bind(None::<Uuid>).bind(10_i32);
+    let claim =
+        claim.bind(1_000_i64).bind(Uuid::from_u128(1)).bind(60_000_000_i64).bind(1_000_000_i64).bind(0_i64).bind(false);
+    let lines = claim.fetch_all(&scene.pool).await.expect("a plan");
+    let plan: Vec<String> = lines.iter().map(|row| row.get(0)).collect();
+    let passed_over = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
+    let most = passed_over.map(|number| number.parse::<u64>().expect("a number")).max();
+    let plan = plan.join("\n");
+    assert!(most.is_none_or(|most| most <= 1_000), "nothing is taken, and many were looked at:\n{plan}");
 }

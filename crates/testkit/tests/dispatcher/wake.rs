@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::{Message, Scope};
+use postrider::{Dispatcher, MemoryStore, Message, Scope};
 use sqlx::postgres::PgListener;
 use testkit::eventually;
 use tokio::sync::mpsc;
 
-use crate::scene::{OnPostgres, Recorder, Running, message};
+use crate::scene::{OnPostgres, Recorder, Running, enqueue, message, until};
 
 /// So long that nothing in these tests is found by polling.
 const RARELY: Duration = Duration::from_secs(60);
@@ -30,6 +30,22 @@ async fn an_idle_relay_picks_a_message_up_at_once() {
         let _new = scene.enqueue(message("order.placed")).await;
         eventually(Duration::from_secs(5), || async { sink.arrivals().len() == expected }).await;
     }
+    let _ended = running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_what_was_written_before_a_relay_fell_asleep_wakes_it_at_its_commit() {
+    let store = MemoryStore::new();
+    let sink = Recorder::accepting();
+    let mut transaction = store.begin();
+    store.outbox().enqueue(&mut transaction, message("early")).await.expect("a good message");
+    let builder = Dispatcher::builder(store.clone(), sink.clone()).lease(LONG_LEASE).poll_interval(RARELY);
+    let running = Running::start(builder);
+    tokio::time::sleep(RARELY / 4).await;
+    assert!(sink.arrivals().is_empty(), "it is not committed yet");
+    transaction.commit();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(sink.arrivals().len(), 1, "it was left to the next poll");
     let _ended = running.stop().await;
 }
 
@@ -141,6 +157,24 @@ async fn a_plain_insert_is_found_by_the_poll() {
         .expect("a plain insert works");
     eventually(Duration::from_secs(5), || async { scene.count("delivered").await == 1 }).await;
     let _ended = running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s0_63_a_dispatcher_polls_at_its_own_interval() {
+    for interval in [1, 20, 90].map(Duration::from_secs) {
+        let (store, sink) = (MemoryStore::new(), Recorder::accepting());
+        let later = enqueue(&store, message("reminder").deliver_after(Duration::from_secs(3600))).await;
+        let builder = Dispatcher::builder(store.clone(), sink.clone()).lease(LONG_LEASE).poll_interval(interval);
+        let running = Running::start(builder);
+        // Nothing is due, so that it sleeps; then it becomes due without a ring.
+        tokio::time::sleep(interval * 10 + interval / 2).await;
+        store.edit(later, |row| row.next_attempt_at_micros = 0);
+        let edited = tokio::time::Instant::now();
+        until("it arrives", || !sink.arrivals().is_empty()).await;
+        let waited = sink.arrivals()[0].at.duration_since(edited);
+        assert!(waited > interval / 4 && waited <= interval, "{waited:?} at an interval of {interval:?}");
+        let _ended = running.stop().await;
+    }
 }
 
 #[tokio::test]

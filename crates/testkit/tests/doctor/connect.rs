@@ -189,7 +189,7 @@ async fn pending_sql_and_the_script_make_what_migrate_makes() {
     }
     store.check_schema().await.expect("the outbox is there");
     let names = postrider::Names::in_schema("other").expect("a good name");
-    let options = Connect { names, ..Connect::default() };
+    let options = Connect { layout: postrider::Layout::postrider(names), ..Connect::default() };
     let other = AnyStore::connect(&scene.database.url(), &options).await.expect("a good URL");
     let first = other.pending().await.expect("it can be looked at").remove(0).2;
     assert!(first.contains("create schema \"other\""), "{first}");

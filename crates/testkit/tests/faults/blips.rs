@@ -18,8 +18,10 @@ async fn r34_a_dispatcher_carries_on_after_a_blip_and_its_pool_can_be_closed() -
     let relay = Inside::start(&scene, &url, Duration::from_millis(2), |builder| builder.batch_size(20)).await?;
     for _ in 0..3 {
         // once while it works, once while it sleeps
+        let before = scene.arrivals().await?;
         scene.enqueue("blip", 100).await?;
-        scene.more_arrivals(10).await?;
+        let some = || async { scene.arrivals().await.is_ok_and(|now| now >= before + 10) };
+        testkit::within(SOON, "some arrivals", some).await?;
         server.terminate_backends(scene.database.name()).await?;
         scene.finished(SOON).await?;
         server.terminate_backends(scene.database.name()).await?;

@@ -42,6 +42,7 @@ async fn claim(store: &PostgresStore, limit: u32) -> Result<Vec<ClaimedMessage>>
         order: ClaimOrder::Due,
         waits: Order::None,
         followers: LARGEST_CLAIM,
+        thorough: false,
     };
     Ok(store.claim(&request).await?.messages)
 }

@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_secs(10);
 const LAG: &str = "select coalesce(max(extract(epoch from decided_at - locked_until_was)) * 1000, 0)::bigint from changes \
                    where was = 'processing' and became = 'processing'";
 /// Two polls and a sweep interval are 700 ms; the rest is for a busy machine.
-const LATEST: i64 = 2_000;
+const LATEST: i64 = 6_000;
 
 fn settings() -> Settings {
     Settings { lease_ms: 1_000, batch: 8, max_rows: 16, delay_ms: 5, ..Settings::default() }

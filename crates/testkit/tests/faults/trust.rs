@@ -11,7 +11,7 @@ use super::inside::{Inside, LEASE, bounds};
 use super::scene::Scene;
 
 const MAX_ROWS: usize = 100;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// The dispatcher keeps a tenth of a lease, 200 ms, as its margin; half of that is left to the scheduler of a busy machine.
 const LATEST_START: Duration = LEASE.saturating_sub(Duration::from_millis(100));
 

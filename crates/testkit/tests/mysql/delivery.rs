@@ -153,7 +153,7 @@ async fn a_sweep_of_a_tenant_finds_its_spent_rows_behind_those_of_others() {
 
 /// With more namespaces than room, those that have been due for longest are looked at, and no more.
 #[tokio::test]
-async fn s6_a_claim_stops_looking_when_it_has_enough() {
+async fn a_claim_stops_looking_when_it_has_enough() {
     let scene = OnMySql::with(|options| options.max_connections(1)).await;
     for at in 0..60 {
         let due = std::time::UNIX_EPOCH + Duration::from_secs(1_000 - at);

@@ -1,7 +1,7 @@
 //! Migrations: DDL is not transactional here, so each step can be run again, and a failure half way is repaired.
 
 use postrider::mysql::migrate::{LATEST, script};
-use postrider::{Message, MySqlStore, Names, Operator, Scope, Store, StoreErrorKind};
+use postrider::{Layout, Message, MySqlStore, Names, Operator, Scope, Store, StoreErrorKind};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
 
@@ -57,11 +57,11 @@ async fn s3_a_migration_does_not_wait_for_a_producer_that_has_its_turn() {
 
 #[tokio::test]
 async fn a_run_that_stopped_anywhere_is_repaired_by_the_next() {
-    let steps = script(&Names::default()).len();
+    let steps = script(&Layout::default()).len();
     assert!(steps > 5, "every version has its statements and its note");
     for done in 0..=steps {
         let pool = empty().await.pool().await.expect("it answers");
-        for statement in script(&Names::default()).into_iter().take(done) {
+        for statement in script(&Layout::default()).into_iter().take(done) {
             run(&pool, statement).await.expect("the step runs by hand");
         }
         let store = MySqlStore::new(pool.clone(), Names::default());
@@ -75,7 +75,7 @@ async fn a_run_that_stopped_anywhere_is_repaired_by_the_next() {
 #[tokio::test]
 async fn a_database_at_version_2_migrates_and_keeps_its_rows() {
     let pool = empty().await.pool().await.expect("it answers");
-    let script = script(&Names::default());
+    let script = script(&Layout::default());
     let noted = script.iter().position(|statement| statement.contains("(2, 'enqueue_procedure')")).expect("a note");
     for statement in script.into_iter().take(noted + 1) {
         run(&pool, statement).await.expect("it runs");
@@ -96,7 +96,7 @@ async fn a_database_at_version_2_migrates_and_keeps_its_rows() {
 #[tokio::test]
 async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() {
     let pool = empty().await.pool().await.expect("it answers");
-    let script = script(&Names::default());
+    let script = script(&Layout::default());
     let noted = script.iter().position(|statement| statement.contains("(4, 'order_by_key')")).expect("a note");
     for statement in script.into_iter().take(noted + 1) {
         run(&pool, statement).await.expect("it runs");
@@ -130,7 +130,7 @@ async fn the_changelogs_id_stays_when_the_script_is_run_again() {
     };
     let mut ids = Vec::new();
     for _ in 0..2 {
-        for statement in script(&Names::default()) {
+        for statement in script(&Layout::default()) {
             run(&pool, statement).await.expect("it runs");
         }
         ids.push(id().await);
@@ -177,7 +177,7 @@ async fn the_longest_prefixes_stay_apart() {
 #[tokio::test]
 async fn the_script_can_be_run_again_over_everything() {
     let pool = empty().await.pool().await.expect("it answers");
-    for statement in [script(&Names::default()), script(&Names::default())].concat() {
+    for statement in [script(&Layout::default()), script(&Layout::default())].concat() {
         run(&pool, statement).await.expect("it runs");
     }
     let store = MySqlStore::new(pool.clone(), Names::default());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider::mysql::statements::{EnqueueStatements, StoreStatements};
 use postrider::operate::{Change, Filter};
 use postrider::store::{ClaimOrder, ClaimRequest, Delivered, Finished, Nack, Order, Purge, Scope};
-use postrider::{Names, Operator, Store};
+use postrider::{Layout, Operator, Store};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 use uuid::Uuid;
 
@@ -14,7 +14,8 @@ use crate::scene::{OnMySql, replay, request};
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let scene = OnMySql::new().await;
-    let (store, producer) = (StoreStatements::render(&Names::default()), EnqueueStatements::render(&Names::default()));
+    let (store, producer) =
+        (StoreStatements::render(&Layout::default()), EnqueueStatements::render(&Layout::default()));
     let all: Vec<_> = store.all().into_iter().chain(producer.all()).collect();
     assert!(all.len() > 100, "{}", all.len());
     for (name, sql) in all {

@@ -91,6 +91,7 @@ pub fn request() -> ClaimRequest {
         order: ClaimOrder::Due,
         waits: Order::None,
         followers: LARGEST_CLAIM,
+        thorough: false,
     }
 }
 

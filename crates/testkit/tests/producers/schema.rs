@@ -56,7 +56,7 @@ async fn s0_33_every_index_is_there() -> Result<()> {
     let sql = "select indexdef from pg_indexes where schemaname = 'public' and tablename = 'outbox_messages'";
     let indexes: Vec<String> = sqlx::query_scalar(sql).fetch_all(&fixture.pool).await?;
     for (name, rest) in [
-        ("UNIQUE INDEX outbox_messages_pkey", "(id)"),
+        ("UNIQUE INDEX outbox_messages_pkey", "(id) WITH (fillfactor='50')"),
         ("INDEX outbox_messages_due_idx", "(namespace, next_attempt_at, seq) WHERE (status = 'pending'::text)"),
         ("INDEX outbox_messages_lease_idx", "(locked_until) WHERE (status = 'processing'::text)"),
         (

@@ -69,3 +69,15 @@ async fn s09_two_tenants_with_the_same_domain_key_both_get_their_message() -> Re
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn s08_the_nil_uuid_is_no_tenant() -> Result<()> {
+    let fixture = Fixture::new().await?;
+    for key in [None, Some(format!("{}/1", Uuid::nil()))] {
+        let refused = offer(&fixture, Some(Uuid::nil()), key.as_deref()).await?;
+        let said = matches!(refused, Err(EnqueueError::Invalid { source: InvalidMessage::NilTenant, .. }));
+        assert!(said, "{refused:?}");
+    }
+    assert!(fixture.ids().await?.is_empty());
+    Ok(())
+}

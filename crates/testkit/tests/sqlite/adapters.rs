@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 use super::scene::{OnFile, message};
 
+const TENANT: Uuid = Uuid::from_u128(7);
+
 async fn ids(scene: &OnFile) -> Vec<Uuid> {
     let rows: Vec<String> = sqlx::query_scalar("select id from outbox_messages order by seq")
         .fetch_all(scene.store.pool())
@@ -47,7 +49,7 @@ async fn sea_orm_commit_rollback_savepoint_duplicate_and_refusal() {
     let (scene, outbox) = (OnFile::new().await, Outbox::default());
     let database: DatabaseConnection = scene.store.pool().clone().into();
     let transaction = database.begin().await.expect("it begins");
-    let full = message().key("k").tenant(Uuid::nil()).header("a", "b").max_attempts(3);
+    let full = message().key("k").tenant(TENANT).header("a", "b").max_attempts(3);
     let many = [full, Message::bytes("shop", "raw", "x/y", vec![0, 255]), message().dedupe_key("k")];
     let kept = outbox.enqueue_many(&transaction, many).await.expect("good messages");
     let again = outbox.enqueue(&transaction, message().dedupe_key("k")).await.expect("a duplicate is no error");
@@ -62,7 +64,7 @@ async fn sea_orm_commit_rollback_savepoint_duplicate_and_refusal() {
     let claimed = super::scene::claim(&scene.store, std::time::Duration::from_secs(9)).await;
     assert_eq!(
         (claimed[0].tenant_id, claimed[0].key.as_deref(), claimed[0].max_attempts),
-        (Some(Uuid::nil()), Some("k"), Some(3))
+        (Some(TENANT), Some("k"), Some(3))
     );
     assert_eq!(claimed[1].payload.as_bytes(), [0, 255]);
     let transaction = database.begin().await.expect("it begins");
@@ -76,7 +78,7 @@ async fn rusqlite_commit_rollback_savepoint_duplicate_and_refusal() {
     let (scene, outbox) = (OnFile::new().await, Outbox::default());
     let mut connection = rusqlite::Connection::open(scene.file("outbox.db")).expect("it opens");
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("it begins");
-    let full = message().key("k").tenant(Uuid::nil()).header("a", "b").max_attempts(3);
+    let full = message().key("k").tenant(TENANT).header("a", "b").max_attempts(3);
     let many = [full, Message::bytes("shop", "raw", "x/y", vec![0, 255]), message().dedupe_key("k")];
     let mut kept = outbox.enqueue_many_blocking(&transaction, many).expect("good messages");
     let again = outbox.enqueue_blocking(&transaction, message().dedupe_key("k")).expect("a duplicate is no error");
@@ -97,7 +99,7 @@ async fn rusqlite_commit_rollback_savepoint_duplicate_and_refusal() {
     drop(transaction);
     assert_eq!(ids(&scene).await, kept.iter().map(Enqueued::id).collect::<Vec<_>>());
     let claimed = super::scene::claim(&scene.store, std::time::Duration::from_secs(9)).await;
-    assert_eq!((claimed[0].tenant_id, claimed[0].headers.get("a").map(String::as_str)), (Some(Uuid::nil()), Some("b")));
+    assert_eq!((claimed[0].tenant_id, claimed[0].headers.get("a").map(String::as_str)), (Some(TENANT), Some("b")));
     assert_eq!(claimed[1].payload.as_bytes(), [0, 255]);
 }
 

@@ -1,6 +1,6 @@
 //! Every statement is prepared, and no plan of a hot one reads the whole table.
 
-use postrider::Names;
+use postrider::Layout;
 use postrider::sqlite::statements::{EnqueueStatements, StoreStatements};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
 
@@ -9,7 +9,8 @@ use super::scene::OnFile;
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let scene = OnFile::new().await;
-    let (store, producer) = (StoreStatements::render(&Names::default()), EnqueueStatements::render(&Names::default()));
+    let (store, producer) =
+        (StoreStatements::render(&Layout::default()), EnqueueStatements::render(&Layout::default()));
     let mut all = store.all();
     let inserts = producer.enqueue.texts().iter().chain(producer.enqueue_deduplicating.texts());
     all.extend(inserts.map(|sql| ("enqueue", &**sql)));

@@ -62,6 +62,7 @@ pub fn request(lease: Duration) -> ClaimRequest {
         order: ClaimOrder::Due,
         waits: Order::None,
         followers: LARGEST_CLAIM,
+        thorough: false,
     }
 }
 

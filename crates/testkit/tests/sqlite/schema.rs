@@ -33,7 +33,7 @@ async fn a_second_run_does_nothing_and_two_at_once_are_fine() {
 async fn the_script_makes_the_same_schema_and_notes_its_versions() {
     let directory = TempDir::new().expect("a directory");
     let by_script = SqliteStore::open(directory.path().join("script.db")).await.expect("it opens");
-    run(by_script.pool(), &migrate::script(&Names::default())).await.expect("the script runs");
+    run(by_script.pool(), &migrate::script(&postrider::Layout::default())).await.expect("the script runs");
     assert_eq!(by_script.migrate().await.expect("it runs"), [] as [i32; 0]);
     let by_hand = OnFile::new().await;
     let schema = "select group_concat(sql, ';') from (select sql from sqlite_master order by name)";
@@ -48,7 +48,7 @@ async fn the_script_makes_the_same_schema_and_notes_its_versions() {
 async fn a_database_at_version_1_migrates_and_keeps_its_rows() {
     let directory = TempDir::new().expect("a directory");
     let store = SqliteStore::open(directory.path().join("shop.db")).await.expect("it opens");
-    let script = migrate::script(&Names::default());
+    let script = migrate::script(&postrider::Layout::default());
     let (older, _) = script.split_once("-- 0003 audit").expect("the script has the third version");
     run(store.pool(), older).await.expect("the script runs");
     let rows = "insert into outbox_messages (namespace, topic, payload, status, last_error)
@@ -68,7 +68,7 @@ async fn a_database_at_version_1_migrates_and_keeps_its_rows() {
 async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() {
     let directory = TempDir::new().expect("a directory");
     let store = SqliteStore::open(directory.path().join("shop.db")).await.expect("it opens");
-    let script = migrate::script(&Names::default());
+    let script = migrate::script(&postrider::Layout::default());
     let (older, _) = script.split_once("-- 0005 changelog").expect("the script has the fifth version");
     run(store.pool(), older).await.expect("the script runs");
     let rows = "insert into outbox_messages (namespace, topic, key, payload, status, last_error)

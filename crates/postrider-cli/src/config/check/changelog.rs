@@ -44,6 +44,10 @@ impl Check<'_> {
         if *serve && !*enabled {
             self.refuse(path.key("serve"), "the changelog is not read; set enabled = true beside it, or remove serve");
         }
+        if *enabled && source.tenant.is_some() {
+            let said = "its entries have no tenant, they are those of all, and this source is for one tenant only; read it with a source without a tenant";
+            self.refuse(path.key("enabled"), said);
+        }
         if source.enabled && *enabled {
             self.readers(source_path, source);
         }

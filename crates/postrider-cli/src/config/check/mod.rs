@@ -1,8 +1,11 @@
 //! What no type can say: values that cannot work, alone or together, and what is allowed but hardly meant.
 
 mod changelog;
+mod layout;
 mod route;
 mod source;
+mod tenant_limits;
+mod tenants;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,6 +22,8 @@ use super::tree::Node;
 pub struct Declared {
     /// Sources.
     pub sources: BTreeSet<String>,
+    /// Layouts.
+    pub layouts: BTreeSet<String>,
     /// Sinks.
     pub sinks: BTreeSet<String>,
 }
@@ -26,7 +31,13 @@ pub struct Declared {
 impl Declared {
     /// The names in a tree.
     pub fn in_tree(tree: &Node) -> Self {
-        Self { sources: tree.names("source").cloned().collect(), sinks: tree.names("sink").cloned().collect() }
+        let names = |kind| tree.names(kind).cloned().collect();
+        Self { sources: names("source"), layouts: names("layout"), sinks: names("sink") }
+    }
+
+    /// The same with these sources and sinks.
+    pub fn with(self, sources: impl Iterator<Item = String>, sinks: impl Iterator<Item = String>) -> Self {
+        Self { sources: sources.collect(), sinks: sinks.collect(), ..self }
     }
 }
 
@@ -45,6 +56,7 @@ pub fn check<'a>(
     check.admin();
     check.log();
     check.trace();
+    check.layouts();
     check.sources();
     check.sinks();
     check.routes();
@@ -81,7 +93,12 @@ impl Check<'_> {
             let bad = names.iter().filter(|name| !is_name(name));
             bad.map(|name| KeyPath::from([kind, name])).collect()
         };
-        let bad = [names("source", &self.declared.sources), names("sink", &self.declared.sinks)].concat();
+        let bad = [
+            names("source", &self.declared.sources),
+            names("layout", &self.declared.layouts),
+            names("sink", &self.declared.sinks),
+        ];
+        let bad = bad.concat();
         for path in bad {
             self.refuse(path, "this is not a good name; use up to 64 letters, digits, - and single _");
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use postrider::layout::Ability;
 use postrider::{ClaimedMessage, ConfigError, PublishError, callback, name};
 use postrider::{InvalidName, MemoryStore, Names};
 
@@ -25,10 +26,13 @@ impl Check<'_> {
             let database = self.url(&path, source);
             self.connections(&path, name, source, database);
             self.outbox_names(&path, source, database);
+            self.layout(&path, source, database);
             self.namespaces(&path, source);
             self.dispatcher(&path, name, source);
             self.retention(&path, source);
+            self.tenant_limits(&path, source);
             self.changelog(&path, source);
+            self.tenants(&path, source, database);
         }
         self.sharing();
     }
@@ -58,10 +62,17 @@ impl Check<'_> {
 
     /// Each name by itself, so that all that are wrong are found.
     fn outbox_names(&mut self, path: &KeyPath, source: &Source, database: Option<Database>) {
-        let usual = Names::default();
-        let schema = source.schema.as_deref().map_or(Ok(usual.clone()), Names::in_schema);
+        let (usual, ours) = (Names::default(), source.layout == Source::default().layout);
+        // A table that was there before us may be called what we would call none.
+        let existing = |schema: Option<&str>, table: &str| Names::existing(schema, usual.prefix(), table);
+        let (schema, table) = match ours {
+            true => (
+                source.schema.as_deref().map_or(Ok(usual.clone()), Names::in_schema),
+                Names::unqualified(usual.prefix(), &source.table),
+            ),
+            false => (existing(source.schema.as_deref(), usual.table()), existing(None, &source.table)),
+        };
         let prefix = Names::unqualified(&source.prefix, usual.table());
-        let table = Names::unqualified(usual.prefix(), &source.table);
         let checked: [(&str, Result<Names, InvalidName>); 3] =
             [("schema", schema), ("prefix", prefix), ("table", table)];
         for (key, checked) in checked {
@@ -102,6 +113,7 @@ impl Check<'_> {
                 at = path.key(other);
             }
             let said = error.to_string().replace(BASE, "retry_base").replace(MAX, "retry_max");
+            let said = said.replacen("tenant_metrics is", "tenant_metrics_max is", 1);
             self.refuse(at, &said);
         }
     }
@@ -112,7 +124,8 @@ impl Check<'_> {
                 self.at_least_a_second(path.key(key), given);
             }
         }
-        if source.delivered == Delivered::Delete && source.keep_delivered.is_none() {
+        let may_stay = source.described.can(Ability::DedupeKeys) && source.described.keeps_delivered();
+        if source.delivered == Delivered::Delete && source.keep_delivered.is_none() && may_stay {
             let said = "delivered messages that have a dedupe key stay for good, so that a late retry finds its key; give \
                         keep_delivered, after which they are deleted as well";
             self.warn(path.key("delivered"), said);
@@ -158,6 +171,8 @@ fn key_of(setting: &str) -> Option<&'static str> {
         ("lease", "lease"),
         ("a third of the lease", "lease"),
         ("poll_interval", "poll_interval"),
+        ("tenant", "tenant"),
+        ("tenant_metrics", "tenant_metrics_max"),
         ("publish_timeout", "publish_timeout"),
         ("shutdown_grace", "shutdown_grace"),
         (BASE, "retry_base"),

@@ -124,7 +124,7 @@ fn wrong_variables_are_refused_by_name() {
         ),
         (
             &[("POSTRIDER__", "x")],
-            "POSTRIDER__: there is no such setting; after POSTRIDER__ comes one of ADMIN, LOG, RELAY, ROUTE, SINK, SOURCE, TRACE",
+            "POSTRIDER__: there is no such setting; after POSTRIDER__ comes one of ADMIN, LAYOUT, LOG, RELAY, ROUTE, SINK, SOURCE, TRACE",
         ),
         (
             &[("POSTRIDER__ROUTE__7__SINK", "out")],
@@ -187,6 +187,17 @@ fn wrong_variables_are_refused_by_name() {
 
 /// The whole full example as variables is the same configuration: every key of the model can be reached.
 #[test]
+fn a_tenant_is_named_in_a_variable_without_hyphens() {
+    const RATE: &str = "POSTRIDER__SOURCE__SHOP__TENANT_LIMITS__TENANTS__0190B0A8_6D1C_7C3E_9C1D_3B1F0A6F4E2D__RATE";
+    let alone = config(BASE, &[(RATE, "5")]);
+    assert_eq!(alone.source["shop"].tenant_limits.tenants["0190b0a8_6d1c_7c3e_9c1d_3b1f0a6f4e2d"].rate, Some(5));
+    let name = "0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d";
+    let both = config(&format!("{BASE}tenant_limits.tenants.{name}.rate = 4\n"), &[(RATE, "5")]);
+    assert_eq!(both.source["shop"].tenant_limits.tenants.len(), 1);
+    assert_eq!(both.source["shop"].tenant_limits.tenants[name].rate, Some(5));
+}
+
+#[test]
 fn every_key_has_a_variable() {
     let mut variables = Vec::new();
     let tree = tree::parse(FULL, &mut super::super::Findings::new("full", FULL));
@@ -222,21 +233,27 @@ fn flatten(node: &Node, name: &str, variables: &mut Vec<(String, String)>) {
 #[test]
 fn the_full_example_has_every_key() {
     use super::super::shape::Shape;
+    /// What excludes another key may stand in another element.
+    fn in_none<'a>(shape: &Shape, nodes: impl Iterator<Item = &'a Node>, path: &str, found: &mut Vec<String>) {
+        let of_each = nodes.map(|node| {
+            let mut found = Vec::new();
+            missing(shape, node, path, &mut found);
+            found
+        });
+        let of_each: Vec<Vec<String>> = of_each.collect();
+        let in_none = |path: &&String| of_each.iter().all(|found| found.contains(path));
+        found.extend(of_each[0].iter().filter(in_none).cloned());
+    }
     fn missing(shape: &Shape, node: &Node, path: &str, found: &mut Vec<String>) {
         match (shape, &node.value) {
+            (Shape::Named(inner), Value::Table(table)) if matches!(**inner, Shape::Section(_)) => {
+                in_none(inner, table.values().map(|entry| &entry.node), &format!("{path}.NAME"), found);
+            }
             (Shape::Named(inner), Value::Table(table)) => {
                 table.iter().for_each(|(key, entry)| missing(inner, &entry.node, &format!("{path}.{key}"), found));
             }
-            // What excludes another key may stand in another element.
             (Shape::List(inner), Value::List(list)) => {
-                let of_each = list.iter().map(|node| {
-                    let mut found = Vec::new();
-                    missing(inner, node, &format!("{path}[]"), &mut found);
-                    found
-                });
-                let of_each: Vec<Vec<String>> = of_each.collect();
-                let in_none = |path: &&String| of_each.iter().all(|found| found.contains(path));
-                found.extend(of_each[0].iter().filter(in_none).cloned());
+                in_none(inner, list.iter(), &format!("{path}[]"), found);
             }
             (Shape::Section(fields), Value::Table(table)) => fields.iter().for_each(|field| {
                 let path = format!("{path}.{}", field.name);

@@ -3,11 +3,13 @@
 mod accepted;
 mod changelog;
 mod environment;
+mod layout;
 mod noise;
 mod places;
 mod reference;
 mod refused;
 mod secrets;
+mod tenants;
 mod warned;
 
 use super::environment::Variable;

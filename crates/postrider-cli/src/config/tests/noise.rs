@@ -94,6 +94,18 @@ proptest! {
     }
 
     #[test]
+    fn s20_an_unknown_key_is_refused_wherever_it_stands(line in any::<prop::sample::Index>(), key in "[a-z]{1,4}zq[a-z_]{0,8}") {
+        // After a line that begins a table or sets a key; not within a list of several lines.
+        let starts: Vec<usize> = FULL.lines().enumerate().filter(|(_, line)| line.starts_with('[')).map(|(at, _)| at).collect();
+        let at = starts[line.index(starts.len())];
+        let mut lines: Vec<&str> = FULL.lines().collect();
+        let put = format!("{key} = 1");
+        lines.insert(at + 1, &put);
+        let refused = load(&lines.join("\n"), &[]).expect_err("an unknown key");
+        prop_assert!(refused.to_string().contains(&key), "{refused}");
+    }
+
+    #[test]
     fn s25_a_damaged_file_is_read_or_refused(at in 0..FULL.len(), length in 0..20usize, put in fragment()) {
         let mut bytes = FULL.as_bytes().to_vec();
         bytes.splice(at..(at + length).min(FULL.len()), put.bytes());
@@ -117,4 +129,22 @@ fn s25_depth_is_bounded() {
     {
         assert!(load(&text, &[]).is_err());
     }
+}
+
+/// What the fuzzer has kept (`fuzz/corpus/configuration`): a file, and behind a NUL the variables.
+#[test]
+fn s25_no_input_of_the_corpus_makes_it_panic() {
+    let inputs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/configuration");
+    let mut count = 0;
+    for input in std::fs::read_dir(inputs).expect("the corpus is in the repository") {
+        let data = std::fs::read(input.expect("an input").path()).expect("it can be read");
+        let text = String::from_utf8_lossy(&data);
+        let (file, variables) = text.split_once('\0').unwrap_or((&text, ""));
+        let variables = variables.lines().filter_map(|line| line.split_once('='));
+        let variables = variables.map(|(name, value)| (format!("POSTRIDER__{name}"), Some(value.to_owned())));
+        let loaded = super::load_text("f", file, false, variables);
+        assert!(!loaded.map(|loaded| format!("{loaded:?}")).unwrap_or_else(|refused| refused.to_string()).is_empty());
+        count += 1;
+    }
+    assert!(count > 5, "only {count} inputs");
 }

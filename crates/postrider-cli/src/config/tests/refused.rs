@@ -10,7 +10,7 @@ const ADDED: &[(&str, &str)] = &[
     ("listen = \"127.0.0.1:80\"", "f:7:1: source.shop.listen: there is no such key here; it belongs into [admin]"),
     (
         "zzzzzzzzzz = 1",
-        "f:7:1: source.shop.zzzzzzzzzz: there is no such key; known are batch_size, behind_pooler, changelog, concurrency, connections, delivered, enabled, keep_dead, keep_delivered, lease, max_attempts, migrate, namespaces, order, poll_interval, prefix, publish_timeout, retry_base, retry_max, schema, table, tenant, url",
+        "f:7:1: source.shop.zzzzzzzzzz: there is no such key; known are batch_size, behind_pooler, changelog, concurrency, connections, delivered, enabled, keep_dead, keep_delivered, layout, lease, lock_timeout, max_attempts, migrate, namespaces, order, poll_interval, prefix, publish_timeout, retry_base, retry_max, schema, table, tenant, tenant_limits, tenant_metrics, tenant_metrics_max, tenants, url",
     ),
     ("lease.x = 1", "f:7:1: source.shop.lease: this is not a length of time; write text such as \"30s\""),
     ("[sorce.x]", "f:7:2: sorce: there is no such key; did you mean \"source\"?"),
@@ -79,6 +79,31 @@ const ADDED: &[(&str, &str)] = &[
     ("retry_base = \"999999999999999999d\"", "f:7:14: source.shop.retry_base: this is too long; make it shorter"),
     // Out of range.
     ("batch_size = 0", "f:7:14: source.shop.batch_size: batch_size is 0; it must be from 1 to 1000"),
+    (
+        "tenant_metrics = true\ntenant_metrics_max = 0",
+        "f:8:22: source.shop.tenant_metrics_max: tenant_metrics_max is 0; it must be from 1 to 100000 tenants",
+    ),
+    ("tenant_limits.rate = 0", "f:7:22: source.shop.tenant_limits.rate: rate is 0; it must be from 1 to 1000000"),
+    (
+        "tenant_limits.burst = 5",
+        "f:7:23: source.shop.tenant_limits.burst: burst is 5; it must be given together with a rate, or not at all",
+    ),
+    (
+        "[source.shop.tenant_limits.tenants.acme]\nrate = 5",
+        "f:7:36: source.shop.tenant_limits.tenants.acme: this is not a UUID; name the tenant by its id",
+    ),
+    (
+        "[source.shop.tenant_limits.tenants.0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d]\nin_flight = 0",
+        "f:8:13: source.shop.tenant_limits.tenants.0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d.in_flight: in_flight is 0; it must be from 1 to 1000000",
+    ),
+    (
+        "[source.shop.tenant_limits.tenants]\n0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d.rate = 5\n0190b0a86d1c7c3e9c1d3b1f0a6f4e2d.rate = 5",
+        "f:9:1: source.shop.tenant_limits.tenants.0190b0a86d1c7c3e9c1d3b1f0a6f4e2d: \"0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d\" is the same tenant; keep one of the two",
+    ),
+    (
+        "[source.shop.tenant_limits]\nrat = 5",
+        "f:8:1: source.shop.tenant_limits.rat: there is no such key; did you mean \"rate\"?",
+    ),
     ("batch_size = 1001", "f:7:14: source.shop.batch_size: batch_size is 1001; it must be from 1 to 1000"),
     ("lease = \"50ms\"", "f:7:9: source.shop.lease: lease is 50ms; it must be from 100 ms to 24 h"),
     ("lease = \"25h\"", "f:7:9: source.shop.lease: lease is 90000s; it must be from 100 ms to 24 h"),
@@ -251,7 +276,7 @@ const ALONE: &[(&str, &str)] = &[
     ),
     (
         "source.s.url = \"sqlite:s\"\n\"ü\" = 1\n\"é\".b = 2",
-        "f:2:1: \"ü\": there is no such key; known are admin, log, relay, route, sink, source, trace\nf:3:1: \"é\": there is no such key; known are admin, log, relay, route, sink, source, trace",
+        "f:2:1: \"ü\": there is no such key; known are admin, layout, log, relay, route, sink, source, trace\nf:3:1: \"é\": there is no such key; known are admin, layout, log, relay, route, sink, source, trace",
     ),
     (
         "[source.s]\nurl = 'sqlite:s'\nnamespaces = [\"é\", 'ü', 5]",

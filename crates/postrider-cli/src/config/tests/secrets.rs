@@ -115,7 +115,7 @@ fn s16_no_variable_is_repeated() {
 
 fn variables(shape: &Shape, name: &str, names: &mut Vec<String>) {
     match shape {
-        Shape::Leaf(_) => {}
+        Shape::Leaf(_) | Shape::TextOr(_) => {}
         Shape::Named(inner) => variables(inner, &format!("{name}__SHOP"), names),
         Shape::List(inner) => variables(inner, &format!("{name}__0"), names),
         Shape::Section(_) | Shape::Typed(_) => {

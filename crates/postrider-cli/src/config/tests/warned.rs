@@ -30,6 +30,12 @@ fn what_is_hardly_meant_is_warned_of() {
         ),
         ("delivered = \"delete\"\nkeep_delivered = \"7d\"", &[]),
         (
+            "tenant = \"0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d\"\ntenant_limits.tenants.0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2e.rate = 5",
+            &[
+                "f:8:23: source.shop.tenant_limits.tenants.0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2e: it has no effect: the source takes messages of another tenant only",
+            ],
+        ),
+        (
             "behind_pooler = true",
             &["f:7:17: source.shop.behind_pooler: it has no meaning for this database; it is for PostgreSQL"],
         ),

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::statements::EnqueueStatements;
 use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
+use crate::layout::dialect::{Given, header};
 use crate::sql::{Portioned, Sql};
 
 /// How many turns there are; as in the procedure, and as many as `turns.sql` fills in.
@@ -45,6 +46,7 @@ enum Value<'a> {
     Text(&'a str),
     Uuid(Option<Uuid>),
     Bytes(Option<&'a [u8]>),
+    Owned(Option<Vec<u8>>),
     Number(Option<i64>),
 }
 
@@ -126,7 +128,7 @@ impl<D: Driver> Rows<'_, D> {
     async fn insert(&mut self, statement: &Portioned, rows: &[&NewRow]) -> Result<(), EnqueueError> {
         for batch in by_size(rows) {
             for (sql, portion) in statement.split(batch) {
-                let values = portion.iter().flat_map(|row| columns_of(row)).collect();
+                let values = portion.iter().flat_map(|row| columns_of(row, &self.statements.given)).collect();
                 self.driver.execute(sql, values).await?;
             }
         }
@@ -183,21 +185,30 @@ fn size_of(row: &NewRow) -> usize {
     row.payload.len() + bytes + row.headers.len() + keys + row.namespace.len() + row.topic.len() + 200
 }
 
-fn columns_of(row: &NewRow) -> [Value<'_>; 12] {
-    [
-        Value::Uuid(Some(row.id)),
-        Value::Text(&row.namespace),
-        Value::Text(&row.topic),
-        Value::Bytes(row.key.as_deref().map(str::as_bytes)),
-        Value::Uuid(row.tenant_id),
-        Value::Bytes(row.dedupe_key.as_deref().map(str::as_bytes)),
-        Value::Bytes(Some(row.payload.as_bytes())),
-        Value::Bytes(row.payload_bytes.as_deref()),
-        Value::Bytes(Some(row.headers.as_bytes())),
-        Value::Number(row.deliver_at_micros),
-        Value::Number(row.delay_micros.map(|delay| delay.min(LONGEST_DELAY_MICROS))),
-        Value::Number(row.max_attempts.map(i64::from)),
-    ]
+/// A row of `enqueue.sql`: what the table has columns for, in their order.
+fn columns_of<'a>(row: &'a NewRow, given: &[Given]) -> Vec<Value<'a>> {
+    let value = |given: &Given| match given {
+        Given::Id => Value::Uuid(Some(row.id)),
+        Given::Namespace => Value::Text(&row.namespace),
+        Given::Topic => Value::Text(&row.topic),
+        Given::Key => Value::Bytes(row.key.as_deref().map(str::as_bytes)),
+        Given::Tenant => Value::Uuid(row.tenant_id),
+        Given::DedupeKeyOrId if row.dedupe_key.is_none() => Value::Uuid(Some(row.id)),
+        Given::DedupeKey | Given::DedupeKeyOrId => Value::Bytes(row.dedupe_key.as_deref().map(str::as_bytes)),
+        Given::Payload => Value::Bytes(Some(row.payload.as_bytes())),
+        Given::PayloadBytes => Value::Bytes(row.payload_bytes.as_deref()),
+        Given::PayloadAsBytes => Value::Bytes(Some(row.payload_bytes.as_deref().unwrap_or(row.payload.as_bytes()))),
+        Given::Headers => Value::Bytes(Some(row.headers.as_bytes())),
+        Given::Header(name) => Value::Owned(header(row, name).map(String::into_bytes)),
+        Given::DeliverAt => Value::Number(row.deliver_at_micros),
+        Given::Delay => Value::Number(row.delay_micros.map(|delay| delay.min(LONGEST_DELAY_MICROS))),
+        Given::MaxAttempts => Value::Number(row.max_attempts.map(i64::from)),
+        // The server knows the time.
+        Given::CreatedAt | Given::UpdatedAt => Value::Number(None),
+        #[cfg(feature = "sqlite")]
+        Given::DueAt => Value::Number(None),
+    };
+    given.iter().map(value).collect()
 }
 
 /// Where the producers of a dedupe key wait for each other.

@@ -37,6 +37,7 @@ fn statement(sql: &Sql, values: Vec<Value<'_>>) -> Statement {
         Value::Text(text) => sea_orm::Value::from(text),
         Value::Uuid(uuid) => uuid.map(|uuid| uuid.to_string()).into(),
         Value::Bytes(bytes) => bytes.map(<[u8]>::to_vec).into(),
+        Value::Owned(bytes) => bytes.into(),
         Value::Number(number) => number.into(),
     });
     Statement::from_sql_and_values(DbBackend::MySql, &**sql, values)

@@ -39,6 +39,7 @@ fn arguments(values: Vec<Value<'_>>) -> Result<MySqlArguments, sqlx::Error> {
             Value::Text(text) => bound.add(text.to_owned()),
             Value::Uuid(uuid) => bound.add(uuid.map(uuid::Uuid::hyphenated)),
             Value::Bytes(bytes) => bound.add(bytes.map(<[u8]>::to_vec)),
+            Value::Owned(bytes) => bound.add(bytes),
             Value::Number(number) => bound.add(number),
         };
     }

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use super::MySqlStore;
 use super::account::{is_denied, is_read_only};
 use crate::mysql::enqueue::TURNS;
+use crate::mysql::statements::Walk;
 
 /// Each key column with its type, its collation, and how it is declared.
 const KEYS: [(&str, &str, &str, &str); 4] = [
@@ -23,7 +24,7 @@ const INDEXES: [(&str, bool, &str); 6] = [
     ("due_idx", false, "status,namespace,next_attempt_at"),
     ("lane_idx", false, "status,namespace,topic,tenant_id,next_attempt_at"),
     ("lease_idx", false, "status,locked_until,updated_at"),
-    ("key_idx", false, "status,namespace,key"),
+    ("key_idx", false, "status,namespace,key,tenant_id"),
 ];
 
 pub(super) async fn look(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Vec<Finding>, sqlx::Error> {
@@ -109,7 +110,10 @@ async fn indexes(connection: &mut MySqlConnection, store: &MySqlStore) -> Result
 
 async fn plan(connection: &mut MySqlConnection, store: &MySqlStore) -> Result<Finding, sqlx::Error> {
     const NAME: &str = "claim-plan";
-    let sql = format!("explain {}", store.statements().claim_due);
+    let Walk::Ours(statements) = &store.statements().walk else {
+        return Ok(Finding::not_examined(NAME, "the table's indexes are its owner's"));
+    };
+    let sql = format!("explain {}", statements.claim_due);
     let query = sqlx::query(AssertSqlSafe(sql)).persistent(false);
     let query = query.bind("").bind(10).bind(None::<String>).bind(None::<String>).bind(100_i64);
     let rows = match query.fetch_all(connection).await {

@@ -21,7 +21,7 @@ use crate::postgres::error::for_producer;
 use crate::sql::Sql;
 
 /// A diesel-async connection that is known to have a transaction open.
-pub struct DieselTransaction<'a>(&'a mut AsyncPgConnection);
+pub struct DieselTransaction<'a>(pub(crate) &'a mut AsyncPgConnection);
 
 impl<'a> DieselTransaction<'a> {
     /// Takes the connection inside `connection.transaction(…)`, at any depth of savepoints. Anywhere else, also
@@ -71,8 +71,7 @@ impl Driver for DieselTransaction<'_> {
             .bind::<Nullable<BigInt>, _>(row.deliver_at_micros)
             .bind::<Nullable<BigInt>, _>(row.delay_micros)
             .bind::<Nullable<Integer>, _>(row.max_attempts);
-        let written: Vec<Written> = query.load(&mut *self.0).await.map_err(failed)?;
-        Ok(!written.is_empty())
+        Ok(query.execute(&mut *self.0).await.map_err(failed)? > 0)
     }
 
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {

@@ -44,6 +44,9 @@ trait Driver: Send {
     ) -> impl Future<Output = Result<Vec<(i64, Uuid)>, EnqueueError>> + Send;
 }
 
+/// What the statements take for a message without headers.
+const NO_HEADERS: &str = "{}";
+
 /// Rows turned into columns, one array parameter each.
 #[derive(Default)]
 struct Columns<'a> {
@@ -78,7 +81,24 @@ impl<'a> Columns<'a> {
             columns.delays.push(row.delay_micros);
             columns.max_attempts.push(row.max_attempts);
         }
+        // A column of nulls is as well an empty one: the server fills it up, and need not read it.
+        leave_out_nulls(&mut columns.keys);
+        leave_out_nulls(&mut columns.tenants);
+        leave_out_nulls(&mut columns.dedupe_keys);
+        leave_out_nulls(&mut columns.payload_bytes);
+        leave_out_nulls(&mut columns.deliver_at);
+        leave_out_nulls(&mut columns.delays);
+        leave_out_nulls(&mut columns.max_attempts);
+        if columns.headers.iter().all(|headers| *headers == NO_HEADERS) {
+            columns.headers.clear();
+        }
         columns
+    }
+}
+
+fn leave_out_nulls<T>(column: &mut Vec<Option<T>>) {
+    if column.iter().all(Option::is_none) {
+        column.clear();
     }
 }
 
@@ -128,5 +148,9 @@ impl<'a, D: Driver> Writer for Arrays<'a, D> {
     async fn find(&mut self, rows: &[&NewRow]) -> Result<Vec<(usize, Uuid)>, EnqueueError> {
         let found = self.driver.find(&self.statements.enqueue_find, Keys::of(rows)).await?;
         Ok(found.into_iter().filter_map(|(position, id)| Some((usize::try_from(position - 1).ok()?, id))).collect())
+    }
+
+    async fn hides(&mut self, rows: &[&NewRow]) -> Result<bool, EnqueueError> {
+        Ok(!self.driver.find(&self.statements.enqueue_hidden, Keys::of(rows)).await?.is_empty())
     }
 }

@@ -30,9 +30,12 @@ impl SeaOrm<'_> {
         sql: &Sql,
         values: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<QueryResult>, EnqueueError> {
-        let statement = Statement::from_sql_and_values(DbBackend::Postgres, &**sql, values);
-        self.0.query_all_raw(statement).await.map_err(failed)
+        self.0.query_all_raw(statement(sql, values)).await.map_err(failed)
     }
+}
+
+fn statement(sql: &Sql, values: impl IntoIterator<Item = Value>) -> Statement {
+    Statement::from_sql_and_values(DbBackend::Postgres, &**sql, values)
 }
 
 impl Driver for SeaOrm<'_> {
@@ -51,7 +54,8 @@ impl Driver for SeaOrm<'_> {
             row.delay_micros.into(),
             row.max_attempts.into(),
         ];
-        Ok(!self.query(sql, values).await?.is_empty())
+        let done = self.0.execute_raw(statement(sql, values)).await.map_err(failed)?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {

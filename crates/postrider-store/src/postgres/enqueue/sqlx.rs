@@ -37,7 +37,7 @@ impl Driver for Sqlx<'_> {
             .bind(row.deliver_at_micros)
             .bind(row.delay_micros)
             .bind(row.max_attempts);
-        Ok(query.fetch_optional(&mut *self.connection).await.map_err(failed)?.is_some())
+        Ok(query.execute(&mut *self.connection).await.map_err(failed)?.rows_affected() > 0)
     }
 
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {

@@ -46,7 +46,7 @@ impl Driver for TokioPostgres<'_> {
             (&row.delay_micros, Type::INT8),
             (&row.max_attempts, Type::INT4),
         ];
-        Ok(!self.query(sql, &parameters).await?.is_empty())
+        Ok(self.0.execute_typed(sql, &parameters).await.map_err(failed)? > 0)
     }
 
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {

@@ -19,6 +19,8 @@ struct Expected {
 }
 
 const PENDING: Option<&str> = Some("(status = 'pending'::text)");
+/// A tenant, or the nil UUID for rows without one, as the catalog tells it.
+const TENANT_OR_NIL: &str = "COALESCE(tenant_id, '00000000-0000-0000-0000-000000000000'::uuid)";
 
 const EXPECTED: [Expected; 7] = [
     Expected {
@@ -40,13 +42,7 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         suffix: "lane_idx",
         unique: false,
-        columns: &[
-            "namespace",
-            "topic",
-            "COALESCE(tenant_id, '00000000-0000-0000-0000-000000000000'::uuid)",
-            "next_attempt_at",
-            "seq",
-        ],
+        columns: &["namespace", "topic", TENANT_OR_NIL, "next_attempt_at", "seq"],
         predicate: PENDING,
         text: "(namespace, topic, coalesce(tenant_id, '00000000-0000-0000-0000-000000000000'), next_attempt_at, seq) where status = 'pending'",
         purpose: "fair claims find their lanes by it",
@@ -62,9 +58,9 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         suffix: "key_idx",
         unique: false,
-        columns: &["namespace", "key", "seq"],
+        columns: &["namespace", "key", TENANT_OR_NIL, "seq"],
         predicate: Some("((status = ANY (ARRAY['pending'::text, 'processing'::text])) AND (key IS NOT NULL))"),
-        text: "(namespace, key, seq) where status in ('pending', 'processing') and key is not null",
+        text: "(namespace, key, coalesce(tenant_id, '00000000-0000-0000-0000-000000000000'), seq) where status in ('pending', 'processing') and key is not null",
         purpose: "claims with order per key find by it what a message waits for",
     },
     Expected {

@@ -5,6 +5,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
+use crate::postgres::row_security::Hidden;
 
 /// Findings about the role, and whether it may look at the outbox at all. Nothing is said where there is no table.
 pub(super) async fn look(store: &PostgresStore) -> Result<(Vec<Finding>, bool), sqlx::Error> {
@@ -17,7 +18,8 @@ pub(super) async fn look(store: &PostgresStore) -> Result<(Vec<Finding>, bool), 
     let mut findings = vec![power(row)?];
     let (lacking, may_look) = lacking(store, row)?;
     findings.push(lacking);
-    findings.extend(row_security(store, row)?);
+    let hidden = store.blindness().await?;
+    findings.extend(row_security(store, row, hidden.as_ref())?);
     Ok((findings, may_look))
 }
 
@@ -74,12 +76,10 @@ fn lacking(store: &PostgresStore, row: &PgRow) -> Result<(Finding, bool), sqlx::
     Ok((finding, may_look))
 }
 
-fn row_security(store: &PostgresStore, row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
+fn row_security(store: &PostgresStore, row: &PgRow, hidden: Option<&Hidden>) -> Result<Vec<Finding>, sqlx::Error> {
     const NAME: &str = "row-security";
-    let (role, policies, uncovered): (String, i64, i64) =
-        (row.try_get("role")?, row.try_get("policies")?, row.try_get("uncovered")?);
-    let (superuser, bypasses, owner): (bool, bool, bool) =
-        (row.try_get("superuser")?, row.try_get("bypasses")?, row.try_get("owner")?);
+    let (role, policies): (String, i64) = (row.try_get("role")?, row.try_get("policies")?);
+    let (superuser, bypasses): (bool, bool) = (row.try_get("superuser")?, row.try_get("bypasses")?);
     let (secured, forced): (bool, bool) = (row.try_get("secured")?, row.try_get("forced")?);
     if !secured {
         return Ok(vec![match policies {
@@ -107,11 +107,14 @@ fn row_security(store: &PostgresStore, row: &PgRow) -> Result<Vec<Finding>, sqlx
             format!("the role {role} {why} and so passes row security by, on every table"),
             "let the relay log in as a role of its own, with a policy for it; postrider migrate --print-grants prints what it needs",
         ));
-    } else if uncovered > 0 && (forced || !owner) {
+    } else if let Some(hidden) = hidden {
         findings.push(Finding::problem(
             NAME,
-            format!("row security hides rows from the role {role}: no policy lets it select, update and delete, so it delivers nothing"),
-            store.text(&format!("run: create policy postrider_relay on {{table}} to {role} using (true) with check (true)")),
+            format!(
+                "row security hides rows from the role {role}: {}, so it delivers nothing or not all",
+                hidden.why()
+            ),
+            store.text(&format!("{}run: {}", hidden.before_mending(), hidden.mend())),
         ));
     }
     for view in row.try_get::<Vec<String>, _>("views")? {

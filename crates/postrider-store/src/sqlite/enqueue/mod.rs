@@ -27,6 +27,7 @@ use super::statements::EnqueueStatements;
 use crate::clock::{Clock, SystemClock};
 use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
+use crate::layout::dialect::{Given, header};
 use crate::sql::{Portioned, Sql};
 
 /// A parameter, whatever the driver.
@@ -34,6 +35,7 @@ enum Value<'a> {
     Null,
     Integer(i64),
     Text(&'a str),
+    Owned(String),
     Bytes(&'a [u8]),
     Id(Uuid),
 }
@@ -44,29 +46,35 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
     }
 }
 
-/// The columns of `enqueue.sql`, in their order.
-fn columns<'a>(row: &'a NewRow, now: i64) -> [Value<'a>; 13] {
+/// A row of `enqueue.sql`: what the table has columns for, in their order.
+fn columns<'a>(row: &'a NewRow, now: i64, given: &[Given]) -> Vec<Value<'a>> {
     // A delay has to be moved when the clock is set back, a time of the day has not, and the row says which one it has.
     let (due_at, updated_at) = match (row.deliver_at_micros, row.delay_micros.unwrap_or_default()) {
         (Some(at), _) => (at, now),
         (None, 0) => (now, now),
         (None, delay) => (now.saturating_add(delay), now.saturating_add(1)),
     };
-    [
-        Value::Id(row.id),
-        Value::Text(&row.namespace),
-        Value::Text(&row.topic),
-        row.key.as_deref().into(),
-        row.tenant_id.map_or(Value::Null, Value::Id),
-        row.dedupe_key.as_deref().into(),
-        Value::Text(&row.payload),
-        row.payload_bytes.as_deref().map_or(Value::Null, Value::Bytes),
-        Value::Text(&row.headers),
-        Value::Integer(due_at),
-        row.max_attempts.map_or(Value::Null, |attempts| Value::Integer(attempts.into())),
-        Value::Integer(now),
-        Value::Integer(updated_at),
-    ]
+    let value = |given: &Given| match given {
+        Given::Id => Value::Id(row.id),
+        Given::Namespace => Value::Text(&row.namespace),
+        Given::Topic => Value::Text(&row.topic),
+        Given::Key => row.key.as_deref().into(),
+        Given::Tenant => row.tenant_id.map_or(Value::Null, Value::Id),
+        Given::DedupeKeyOrId if row.dedupe_key.is_none() => Value::Id(row.id),
+        Given::DedupeKey | Given::DedupeKeyOrId => row.dedupe_key.as_deref().into(),
+        Given::Payload => Value::Text(&row.payload),
+        Given::PayloadBytes => row.payload_bytes.as_deref().map_or(Value::Null, Value::Bytes),
+        Given::PayloadAsBytes => Value::Bytes(row.payload_bytes.as_deref().unwrap_or(row.payload.as_bytes())),
+        Given::Headers => Value::Text(&row.headers),
+        Given::Header(name) => header(row, name).map_or(Value::Null, Value::Owned),
+        Given::DueAt => Value::Integer(due_at),
+        Given::MaxAttempts => row.max_attempts.map_or(Value::Null, |attempts| Value::Integer(attempts.into())),
+        Given::CreatedAt => Value::Integer(now),
+        Given::UpdatedAt => Value::Integer(updated_at),
+        #[cfg(feature = "mysql")]
+        Given::DeliverAt | Given::Delay => Value::Null,
+    };
+    given.iter().map(value).collect()
 }
 
 /// The parameter of `enqueue_find.sql`.
@@ -96,7 +104,7 @@ impl<'a> Plan<'a> {
     }
 
     fn values<'r>(&self, rows: &[&'r NewRow]) -> Vec<Value<'r>> {
-        rows.iter().flat_map(|row| columns(row, self.now)).collect()
+        rows.iter().flat_map(|row| columns(row, self.now, &self.statements.given)).collect()
     }
 }
 

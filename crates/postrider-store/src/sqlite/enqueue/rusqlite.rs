@@ -112,6 +112,7 @@ impl ToSql for Value<'_> {
             Self::Null => ToSqlOutput::Owned(rusqlite::types::Value::Null),
             Self::Integer(number) => ToSqlOutput::from(*number),
             Self::Text(text) => ToSqlOutput::from(*text),
+            Self::Owned(text) => ToSqlOutput::from(text.as_str()),
             Self::Bytes(bytes) => ToSqlOutput::from(*bytes),
             Self::Id(id) => ToSqlOutput::from(id.hyphenated().to_string()),
         })

@@ -33,6 +33,7 @@ fn value(value: Value<'_>) -> sea_orm::Value {
         Value::Null => None::<i64>.into(),
         Value::Integer(number) => number.into(),
         Value::Text(text) => text.into(),
+        Value::Owned(text) => text.into(),
         Value::Bytes(bytes) => bytes.to_vec().into(),
         Value::Id(id) => id.hyphenated().to_string().into(),
     }

@@ -26,6 +26,7 @@ fn arguments(values: Vec<Value<'_>>) -> Result<SqliteArguments, sqlx::Error> {
             Value::Null => bound.add(None::<i64>),
             Value::Integer(number) => bound.add(number),
             Value::Text(text) => bound.add(text.to_owned()),
+            Value::Owned(text) => bound.add(text),
             Value::Bytes(bytes) => bound.add(bytes.to_vec()),
             Value::Id(id) => bound.id(id),
         };

@@ -48,7 +48,7 @@ async fn indexes(connection: &mut SqliteConnection, store: &SqliteStore) -> Resu
 
 /// The indexes of the migrations by name, as one line of SQL each.
 fn expected(store: &SqliteStore) -> Vec<(String, String)> {
-    let script = migrate::script(&store.names);
+    let script = migrate::script(store.layout());
     let text: Vec<&str> = script.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let statements = text.join("\n").split(';').map(plain).collect::<Vec<_>>();
     let own = format!(" on \"{}\" ", store.names.table());

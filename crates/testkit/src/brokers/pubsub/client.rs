@@ -13,6 +13,7 @@ use super::PROJECT;
 use super::wire::*;
 
 /// A client of the emulator or the fake.
+#[derive(Clone)]
 pub struct Client {
     channel: Channel,
 }
@@ -61,15 +62,37 @@ impl Client {
 
     /// Takes what is there for a subscription, and acknowledges it.
     pub async fn pull(&self, subscription: &str) -> Result<Vec<Received>> {
+        let (ack_ids, received): (Vec<_>, Vec<_>) = self.take(subscription, 1_000).await?.into_iter().unzip();
+        self.acknowledge(subscription, ack_ids).await?;
+        Ok(received)
+    }
+
+    /// Takes up to so many messages, each with the id by which it is acknowledged or given back.
+    pub async fn take(&self, subscription: &str, most: i32) -> Result<Vec<(String, Received)>> {
         let subscription = subscription_name(subscription);
-        let wanted = PullRequest { subscription: subscription.clone(), return_immediately: true, max_messages: 1_000 };
+        let wanted = PullRequest { subscription, return_immediately: true, max_messages: most };
         let pulled: PullResponse = self.call("Subscriber/Pull", wanted).await?;
-        let ack_ids: Vec<_> = pulled.received_messages.iter().map(|received| received.ack_id.clone()).collect();
+        let received = pulled.received_messages.into_iter();
+        Ok(received.filter_map(|received| Some((received.ack_id, received.message?.into()))).collect())
+    }
+
+    /// What was taken does not come again.
+    pub async fn acknowledge(&self, subscription: &str, ack_ids: Vec<String>) -> Result<()> {
+        let subscription = subscription_name(subscription);
         if !ack_ids.is_empty() {
             let _: Empty = self.call("Subscriber/Acknowledge", AcknowledgeRequest { subscription, ack_ids }).await?;
         }
-        let messages = pulled.received_messages.into_iter().filter_map(|received| received.message);
-        Ok(messages.map(Received::from).collect())
+        Ok(())
+    }
+
+    /// What was taken comes again.
+    pub async fn give_back(&self, subscription: &str, ack_ids: Vec<String>) -> Result<()> {
+        let subscription = subscription_name(subscription);
+        if !ack_ids.is_empty() {
+            let request = ModifyAckDeadlineRequest { subscription, ack_deadline_seconds: 0, ack_ids };
+            let _: Empty = self.call("Subscriber/ModifyAckDeadline", request).await?;
+        }
+        Ok(())
     }
 
     async fn call<Q, A>(&self, method: &str, request: Q) -> Result<A, Status>

@@ -160,8 +160,8 @@ struct Queue {
     topic: String,
     ordered: bool,
     waiting: VecDeque<PubsubMessage>,
-    /// The ordering keys of what was pulled and not acknowledged yet.
-    outstanding: HashMap<String, String>,
+    /// What was pulled and not acknowledged yet.
+    outstanding: HashMap<String, PubsubMessage>,
 }
 
 impl Service {
@@ -195,6 +195,17 @@ impl Handler for Service {
                 let mut state = self.state();
                 let queue = state.queue(&request.subscription)?;
                 request.ack_ids.iter().for_each(|id| drop(queue.outstanding.remove(id)));
+                Ok(Empty {}.encode_to_vec())
+            }
+            // Deadlines never run out here, but what is given back comes again at once.
+            "Subscriber/ModifyAckDeadline" => {
+                let request: ModifyAckDeadlineRequest = read(request)?;
+                let mut state = self.state();
+                let queue = state.queue(&request.subscription)?;
+                if request.ack_deadline_seconds == 0 {
+                    let back = request.ack_ids.iter().rev().filter_map(|id| queue.outstanding.remove(id));
+                    back.for_each(|message| queue.waiting.push_front(message));
+                }
                 Ok(Empty {}.encode_to_vec())
             }
             _ => Err(Status::unimplemented("the fake has no such method")),
@@ -293,13 +304,14 @@ impl State {
         let queue = self.queue(&request.subscription)?;
         let mut received_messages = Vec::new();
         let mut kept = VecDeque::new();
-        let busy: Vec<String> = queue.outstanding.values().filter(|key| !key.is_empty()).cloned().collect();
+        let keys = queue.outstanding.values().map(|message| message.ordering_key.clone());
+        let busy: Vec<String> = keys.filter(|key| !key.is_empty()).collect();
         while let Some(message) = queue.waiting.pop_front() {
             if received_messages.len() >= most || queue.ordered && busy.contains(&message.ordering_key) {
                 kept.push_back(message);
                 continue;
             }
-            queue.outstanding.insert(message.message_id.clone(), message.ordering_key.clone());
+            queue.outstanding.insert(message.message_id.clone(), message.clone());
             received_messages.push(ReceivedMessage { ack_id: message.message_id.clone(), message: Some(message) });
         }
         queue.waiting = kept;

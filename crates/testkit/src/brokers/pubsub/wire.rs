@@ -86,4 +86,14 @@ pub(super) struct AcknowledgeRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ModifyAckDeadlineRequest {
+    #[prost(string, tag = "1")]
+    pub(super) subscription: String,
+    #[prost(int32, tag = "3")]
+    pub(super) ack_deadline_seconds: i32,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) ack_ids: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Empty {}

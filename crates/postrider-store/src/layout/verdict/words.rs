@@ -1,0 +1,132 @@
+//! Whether the layout and the table mean the same states, and no row is left out.
+
+use postrider_core::operate::Finding;
+
+use super::{WORDS, all, note};
+use crate::layout::guess::{is_mark, is_sent_at, is_status};
+use crate::layout::table::{Database, Kind, Table, TableColumn};
+use crate::layout::{ClaimBy, Layout, Words};
+
+pub(super) fn look(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let status = layout.status.as_ref().and_then(|status| table.column(&status.name));
+    if let (Some(status), Some(words)) = (status, &layout.words) {
+        findings.extend(unknown(words, status));
+        if findings.is_empty() {
+            findings.push(Finding::fine(WORDS, "the status column takes every word of the layout"));
+        }
+        findings.extend(left_out(layout, status, &status.words));
+        findings.extend(without_status(table, status));
+    }
+    findings.extend(marked_by_others(layout, table));
+    findings.extend(values(layout, table));
+    findings.extend(without_a_value(layout, table));
+    findings
+}
+
+/// Words of the layout that the table does not take.
+fn unknown(words: &Words, status: &TableColumn) -> Vec<Finding> {
+    let unknown = ours(words).into_iter().filter(|word| !status.words.is_empty() && !status.words.contains(word));
+    let finding = |word: &String| {
+        let what = format!(
+            "the column {:?} does not allow the word {word:?} of the layout; it allows {}",
+            status.name,
+            status.words.join(", ")
+        );
+        Finding::problem(WORDS, what, "name the right word, or have the table allow it")
+    };
+    unknown.map(finding).collect()
+}
+
+fn ours(words: &Words) -> Vec<&String> {
+    let four = [&words.pending, &words.processing, &words.delivered, &words.dead];
+    four.into_iter().chain(&words.failed).collect()
+}
+
+/// Words of the table that the layout has no state for: such a row is never claimed, counted or purged.
+pub(super) fn left_out(layout: &Layout, status: &TableColumn, known: &[String]) -> Option<Finding> {
+    let ours = ours(layout.words.as_ref()?);
+    let left: Vec<String> = known.iter().filter(|word| !ours.contains(word)).map(|word| format!("{word:?}")).collect();
+    (!left.is_empty()).then(|| {
+        Finding::warning(
+            WORDS,
+            format!(
+                "rows whose {:?} is {} are neither claimed nor counted: the layout has no such word",
+                status.name,
+                left.join(", ")
+            ),
+            "if they are to be delivered, say which state the word is (failed is a second word for rows that wait), or change the rows",
+        )
+    })
+}
+
+fn without_status(table: &Table, status: &TableColumn) -> Option<Finding> {
+    (!status.not_null).then(|| {
+        Finding::warning(
+            WORDS,
+            format!(
+                "the column {:?} may be null, and a row without a status is neither claimed nor counted",
+                status.name
+            ),
+            required(table, status),
+        )
+    })
+}
+
+/// How a column is made to have a value in every row.
+fn required(table: &Table, column: &TableColumn) -> String {
+    let name = table.database.quoted(&column.name);
+    match table.database {
+        Database::Postgres => format!(
+            "see that every row has a value there, then run: alter table {} alter column {name} set not null",
+            table.place
+        ),
+        Database::MySql => format!(
+            "see that every row has a value there, then run: alter table {} modify {name} {} not null",
+            table.place, column.type_name
+        ),
+        Database::Sqlite => "see that every row has a value there".to_owned(),
+    }
+}
+
+/// Rows that wait by what the layout says, and have been sent by what the table says.
+fn marked_by_others(layout: &Layout, table: &Table) -> Option<Finding> {
+    if layout.claim != ClaimBy::RowLock || layout.delivered_at.is_some() {
+        return None;
+    }
+    let mark = table.columns.iter().find(|column| is_status(column) || is_mark(column) || is_sent_at(column))?;
+    let used = all(layout).iter().any(|(_, column)| column.name == mark.name);
+    (!used).then(|| {
+        let name = &mark.name;
+        let what = format!(
+            "the column {name:?} looks as if it said which rows have been sent, and the layout does not look at it: every row would be published, and deleted"
+        );
+        let fix = "claim by lease with a status, or name a delivered_at that is set where rows have been sent; postrider layout guess says which column to add";
+        Finding::problem(WORDS, what, fix)
+    })
+}
+
+/// Words of other enums.
+fn values(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (what, column) in all(layout) {
+        let Some(there) = table.column(&column.name).filter(|there| there.kind == Kind::Enum) else { continue };
+        if let Some(word) = column.values.iter().find(|word| !there.words.contains(word)) {
+            let what = format!("the enum {:?} has no {word:?}, which the layout has for {what}", there.base);
+            findings.push(Finding::problem(WORDS, what, "take it out of the layout's values"));
+        }
+    }
+    findings
+}
+
+/// What a row is claimed by should be in every row.
+fn without_a_value(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let columns = [&layout.next_attempt_at, &layout.attempts];
+    let there = columns.into_iter().flatten().filter_map(|column| table.column(&column.name));
+    let nullable = there.filter(|there| !there.not_null);
+    let hint = |there: &TableColumn| {
+        let what = format!("the column {:?} may be null, and rows are claimed by it", there.name);
+        note(WORDS, what, required(table, there))
+    };
+    nullable.map(hint).collect()
+}
