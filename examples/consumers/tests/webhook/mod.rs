@@ -75,10 +75,10 @@ async fn s07_what_is_not_signed_as_it_is_just_now_is_refused_and_not_handled() {
 async fn what_has_no_event_id_or_is_too_large_is_refused_for_good() {
     let scene = Scene::<Webhook>::start().await;
     let running = scene.run(0);
-    let signature = sign(SECRET, "msg_7", now(), BODY);
+    let now = now();
+    let signature = sign(SECRET, "msg_7", now, BODY);
     let unnamed = Client::new().post(scene.broker.url()).header("webhook-id", "msg_7");
-    let unnamed =
-        unnamed.header("webhook-timestamp", now().to_string()).header("webhook-signature", signature).body(BODY);
+    let unnamed = unnamed.header("webhook-timestamp", now).header("webhook-signature", signature).body(BODY);
     assert_eq!(status(unnamed).await, 400);
     let bare = Client::new().post(scene.broker.url()).body(BODY);
     assert_eq!(
@@ -89,8 +89,8 @@ async fn what_has_no_event_id_or_is_too_large_is_refused_for_good() {
     let event = Uuid::now_v7();
     for (size, expected) in [(LARGEST, 204), (LARGEST + 1, 413)] {
         let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
-        let signature = sign(SECRET, &event.to_string(), now(), &body);
-        assert_eq!(status(request(&scene, event, now(), &signature, &body)).await, expected, "{size}");
+        let signature = sign(SECRET, &event.to_string(), now, &body);
+        assert_eq!(status(request(&scene, event, now, &signature, &body)).await, expected, "{size}");
     }
     running.stop().await;
 }
@@ -119,8 +119,9 @@ async fn what_is_in_progress_is_asked_for_again_later() {
     let event = Uuid::now_v7();
     let held = scene.inbox.inner.begin(&delivery(event)).await.expect("the inbox answers");
     let _guard: MemoryGuard = held.first().expect("nobody has had it");
-    let signature = sign(SECRET, &event.to_string(), now(), BODY);
-    let answer = request(&scene, event, now(), &signature, BODY).send().await.expect("an answer");
+    let now = now();
+    let signature = sign(SECRET, &event.to_string(), now, BODY);
+    let answer = request(&scene, event, now, &signature, BODY).send().await.expect("an answer");
     assert_eq!(answer.status().as_u16(), 503);
     assert_eq!(answer.headers()[RETRY_AFTER], "1");
     running.stop().await;
