@@ -49,17 +49,20 @@ impl EnqueueStatements {
         let parameters = layout::GIVEN.iter().zip(1..);
         let parameter = parameters.map(|((name, kind), at)| (format!("<{name}>"), format!("${at}::{kind}")));
         let element = layout::GIVEN.iter().map(|(name, _)| (format!("<{name}>"), format!("given.{name}")));
-        let insert = |template, values: Vec<(String, String)>| {
-            let given = |unless_duplicate| {
+        let insert = |plain, deduplicating, values: Vec<(String, String)>| {
+            let given = |template, unless_duplicate| {
                 let sql = render_for(layout, template, &[("{unless_duplicate}", unless_duplicate)]);
                 Sql::from(values.iter().fold(sql, |sql, (placeholder, value)| sql.replace(placeholder, value)))
             };
             let unless_duplicate = if layout.dedupe_key.is_some() { UNLESS_DUPLICATE } else { "" };
-            InsertStatement { plain: given(""), deduplicating: given(unless_duplicate) }
+            InsertStatement { plain: given(plain, ""), deduplicating: given(deduplicating, unless_duplicate) }
         };
+        let one = include_str!("../../sql/postgres/enqueue_one.sql");
+        let all = include_str!("../../sql/postgres/enqueue_all.sql");
+        let many = include_str!("../../sql/postgres/enqueue_many.sql");
         Self {
-            enqueue_one: insert(include_str!("../../sql/postgres/enqueue_one.sql"), parameter.collect()),
-            enqueue_many: insert(include_str!("../../sql/postgres/enqueue_many.sql"), element.collect()),
+            enqueue_one: insert(one, one, parameter.collect()),
+            enqueue_many: insert(all, many, element.collect()),
             enqueue_find: render_for(layout, include_str!("../../sql/postgres/enqueue_find.sql"), &[]).into(),
             enqueue_hidden: render_for(layout, include_str!("../../sql/postgres/enqueue_hidden.sql"), &[]).into(),
         }

@@ -93,23 +93,17 @@ where (pg_try_advisory_xact_lock_shared(hashtextextended('postrider:public.outbo
 on conflict ("namespace", "topic", "dedupe_key") where "dedupe_key" is not null do nothing;
 
 -- enqueue_many
-with written as (
-  insert into "public"."outbox_messages" ("id", "namespace", "topic", "key", "tenant_id", "dedupe_key", "payload", "payload_bytes", "headers", "next_attempt_at", "max_attempts")
-  select given.id, given.namespace, given.topic, given.key, given.tenant_id, given.dedupe_key, given.payload::jsonb, given.payload_bytes, coalesce(given.headers::jsonb, '{}'), coalesce(timestamptz 'epoch' + given.deliver_at * interval '1 microsecond', now() + given.delay * interval '1 microsecond', now()), given.max_attempts
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[], $12::int[])
-    as given(id, namespace, topic, key, tenant_id, dedupe_key, payload, payload_bytes, headers, deliver_at, delay, max_attempts)
-  
-  returning "id" as id, "namespace" as namespace
-),
-bells as materialized (
+insert into "public"."outbox_messages" ("id", "namespace", "topic", "key", "tenant_id", "dedupe_key", "payload", "payload_bytes", "headers", "next_attempt_at", "max_attempts")
+select given.id, given.namespace, given.topic, given.key, given.tenant_id, given.dedupe_key, given.payload::jsonb, given.payload_bytes, coalesce(given.headers::jsonb, '{}'), coalesce(timestamptz 'epoch' + given.deliver_at * interval '1 microsecond', now() + given.delay * interval '1 microsecond', now()), given.max_attempts
+from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[], $12::int[])
+  as given(id, namespace, topic, key, tenant_id, dedupe_key, payload, payload_bytes, headers, deliver_at, delay, max_attempts)
+-- Always true, and asked once.
+where (
   select bool_and(case when pg_try_advisory_xact_lock_shared(hashtextextended('postrider:public.outbox_messages:' || namespace, 0)) then true else false end)
-     and pg_try_advisory_xact_lock_shared(hashtextextended('postrider:public.outbox_messages', 0)) as silent
-  from (select distinct namespace from written) as namespaces
-),
-rung as materialized (
-  select pg_notify('postrider', 'postrider:public.outbox_messages') from bells where not silent
-)
-select written.id, exists (select from rung) as rang from written;
+     and pg_try_advisory_xact_lock_shared(hashtextextended('postrider:public.outbox_messages', 0))
+      or pg_notify('postrider', 'postrider:public.outbox_messages') is not null
+  from (select distinct given.namespace as namespace from unnest($2::text[]) as given(namespace)) as namespaces
+);
 
 -- enqueue_many, with dedupe keys
 with written as (

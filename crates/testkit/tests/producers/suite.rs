@@ -24,6 +24,7 @@ macro_rules! suite {
             s0_43_a_batch_answers_for_each_message_in_order,
             every_optional_field_is_stored,
             every_optional_field_of_a_batch_is_stored,
+            rows_of_a_batch_that_a_trigger_drops_are_an_error,
             r04_a_serialisation_failure_is_a_conflict,
             r04_a_deadlock_is_a_conflict,
             r04_a_lock_timeout_is_a_conflict,
@@ -233,6 +234,21 @@ pub async fn r04_a_lock_timeout_is_a_conflict<P: Producer>() -> Result<()> {
     let _new = fixture.outbox.enqueue(&mut holder, order(1).dedupe_key("a")).await?;
     let steps = vec![Step::sql("set local lock_timeout = '20ms'"), Step::One(order(2).dedupe_key("a"))];
     assert!(is_conflict(producer.transact(&fixture.outbox, steps, End::Commit).await)?);
+    Ok(())
+}
+
+pub async fn rows_of_a_batch_that_a_trigger_drops_are_an_error<P: Producer>() -> Result<()> {
+    let (fixture, mut producer) = start::<P>().await?;
+    let trigger = "create function dropped() returns trigger language plpgsql as 'begin return null; end';
+        create trigger dropped before insert on outbox_messages
+        for each row when (new.topic = 'order.lost') execute function dropped()";
+    sqlx::raw_sql(trigger).execute(&fixture.pool).await?;
+    let batch = vec![order(1), Message::json("shop", "order.lost", &2), order(3)];
+    let steps = vec![Step::change(), Step::Many(batch)];
+    let error = producer.transact(&fixture.outbox, steps, End::Commit).await.expect_err("one row is not there");
+    let told = format!("{error:#}");
+    assert!(told.contains("2 of 3 rows were written"), "{told}");
+    assert_eq!((fixture.ids().await?.len(), fixture.changes().await?), (0, 0));
     Ok(())
 }
 

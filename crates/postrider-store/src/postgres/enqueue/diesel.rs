@@ -8,6 +8,8 @@
 //! SQLSTATE to itself. Those two are known by their English texts; with another `lc_messages` they come as
 //! [`EnqueueError::Database`].
 
+use diesel::pg::Pg;
+use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::result::{DatabaseErrorKind, Error};
 use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
@@ -74,21 +76,13 @@ impl Driver for DieselTransaction<'_> {
         Ok(query.execute(&mut *self.0).await.map_err(failed)? > 0)
     }
 
+    async fn insert_all(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<u64, EnqueueError> {
+        let written = with_columns(sql, columns).execute(&mut *self.0).await.map_err(failed)?;
+        Ok(written as u64)
+    }
+
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
-        let query = sql_query(&**sql)
-            .bind::<Array<SqlUuid>, _>(columns.ids)
-            .bind::<Array<Text>, _>(columns.namespaces)
-            .bind::<Array<Text>, _>(columns.topics)
-            .bind::<Array<Nullable<Text>>, _>(columns.keys)
-            .bind::<Array<Nullable<SqlUuid>>, _>(columns.tenants)
-            .bind::<Array<Nullable<Text>>, _>(columns.dedupe_keys)
-            .bind::<Array<Text>, _>(columns.payloads)
-            .bind::<Array<Nullable<Binary>>, _>(columns.payload_bytes)
-            .bind::<Array<Text>, _>(columns.headers)
-            .bind::<Array<Nullable<BigInt>>, _>(columns.deliver_at)
-            .bind::<Array<Nullable<BigInt>>, _>(columns.delays)
-            .bind::<Array<Nullable<Integer>>, _>(columns.max_attempts);
-        let written: Vec<Written> = query.load(&mut *self.0).await.map_err(failed)?;
+        let written: Vec<Written> = with_columns(sql, columns).load(&mut *self.0).await.map_err(failed)?;
         Ok(written.into_iter().map(|row| row.id).collect())
     }
 
@@ -100,6 +94,23 @@ impl Driver for DieselTransaction<'_> {
         let found: Vec<Found> = query.load(&mut *self.0).await.map_err(failed)?;
         Ok(found.into_iter().map(|row| (row.position, row.id)).collect())
     }
+}
+
+fn with_columns<'a>(sql: &'a Sql, columns: Columns<'a>) -> BoxedSqlQuery<'a, Pg, SqlQuery> {
+    sql_query(&**sql)
+        .into_boxed()
+        .bind::<Array<SqlUuid>, _>(columns.ids)
+        .bind::<Array<Text>, _>(columns.namespaces)
+        .bind::<Array<Text>, _>(columns.topics)
+        .bind::<Array<Nullable<Text>>, _>(columns.keys)
+        .bind::<Array<Nullable<SqlUuid>>, _>(columns.tenants)
+        .bind::<Array<Nullable<Text>>, _>(columns.dedupe_keys)
+        .bind::<Array<Text>, _>(columns.payloads)
+        .bind::<Array<Nullable<Binary>>, _>(columns.payload_bytes)
+        .bind::<Array<Text>, _>(columns.headers)
+        .bind::<Array<Nullable<BigInt>>, _>(columns.deliver_at)
+        .bind::<Array<Nullable<BigInt>>, _>(columns.delays)
+        .bind::<Array<Nullable<Integer>>, _>(columns.max_attempts)
 }
 
 fn failed(error: Error) -> EnqueueError {

@@ -1,6 +1,6 @@
 //! Writing rows in a caller's PostgreSQL transaction, whatever driver opened it.
 //!
-//! A driver says how to run three statements; the rest they share. The statement inserts and
+//! A driver says how to run four statements; the rest they share. The statement inserts and
 //! skips a dedupe key that is there already. On a conflict with a transaction that is still open, PostgreSQL
 //! waits for it to end: if it rolls back our row goes in, if it commits ours is skipped and a second statement,
 //! with a newer snapshot, finds the winner's id. Nothing of this aborts the caller's transaction. Under
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 #[cfg(feature = "diesel-async")]
 pub use self::diesel::DieselTransaction;
-use super::statements::{EnqueueStatements, InsertStatement};
+use super::statements::EnqueueStatements;
 use crate::enqueue::rounds::{Writer, insert_rows};
 use crate::enqueue::{EnqueueError, Outbox};
 use crate::sql::Sql;
@@ -28,6 +28,10 @@ use crate::sql::Sql;
 trait Driver: Send {
     /// Runs `enqueue_one.sql`; whether the row was written.
     fn insert_one(&mut self, sql: &Sql, row: &NewRow) -> impl Future<Output = Result<bool, EnqueueError>> + Send;
+
+    /// Runs `enqueue_all.sql`; how many rows were written.
+    fn insert_all(&mut self, sql: &Sql, columns: Columns<'_>)
+    -> impl Future<Output = Result<u64, EnqueueError>> + Send;
 
     /// Runs `enqueue_many.sql`; the ids that were written.
     fn insert_many(
@@ -132,16 +136,28 @@ async fn insert(driver: impl Driver, outbox: &Outbox, rows: &[NewRow]) -> Result
     insert_rows(&mut Arrays { driver, statements: &outbox.statements.postgres }, rows).await
 }
 
-impl<'a, D: Driver> Writer for Arrays<'a, D> {
+impl<D: Driver> Writer for Arrays<'_, D> {
     async fn write(&mut self, rows: &[&NewRow]) -> Result<Vec<Uuid>, EnqueueError> {
         let has_keys = rows.iter().any(|row| row.dedupe_key.is_some());
-        let sql = |insert: &'a InsertStatement| if has_keys { &insert.deduplicating } else { &insert.plain };
+        let EnqueueStatements { enqueue_one, enqueue_many, .. } = self.statements;
         match rows {
             [row] => {
-                let written = self.driver.insert_one(sql(&self.statements.enqueue_one), row).await?;
+                let sql = if has_keys { &enqueue_one.deduplicating } else { &enqueue_one.plain };
+                let written = self.driver.insert_one(sql, row).await?;
                 Ok(written.then_some(row.id).into_iter().collect())
             }
-            rows => self.driver.insert_many(sql(&self.statements.enqueue_many), Columns::of(rows)).await,
+            rows if has_keys => self.driver.insert_many(&enqueue_many.deduplicating, Columns::of(rows)).await,
+            rows => {
+                let written = self.driver.insert_all(&enqueue_many.plain, Columns::of(rows)).await?;
+                match written == rows.len() as u64 {
+                    true => Ok(rows.iter().map(|row| row.id).collect()),
+                    // Only a trigger of the table's owner does that; which rows are missing, nobody says.
+                    false => Err(EnqueueError::Database(
+                        format!("{written} of {} rows were written, the others were dropped by a trigger", rows.len())
+                            .into(),
+                    )),
+                }
+            }
         }
     }
 

@@ -58,22 +58,13 @@ impl Driver for SeaOrm<'_> {
         Ok(done.rows_affected() > 0)
     }
 
+    async fn insert_all(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<u64, EnqueueError> {
+        let done = self.0.execute_raw(statement(sql, arrays(columns))).await.map_err(failed)?;
+        Ok(done.rows_affected())
+    }
+
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
-        let values: [Value; 12] = [
-            columns.ids.into(),
-            texts(&columns.namespaces),
-            texts(&columns.topics),
-            nullable(&columns.keys, |key| quoted(key)),
-            nullable(&columns.tenants, Uuid::to_string),
-            nullable(&columns.dedupe_keys, |key| quoted(key)),
-            texts(&columns.payloads),
-            nullable(&columns.payload_bytes, |bytes| hex(bytes)),
-            texts(&columns.headers),
-            nullable(&columns.deliver_at, i64::to_string),
-            nullable(&columns.delays, i64::to_string),
-            nullable(&columns.max_attempts, i32::to_string),
-        ];
-        let rows = self.query(sql, values).await?;
+        let rows = self.query(sql, arrays(columns)).await?;
         rows.iter().map(|row| row.try_get_by_index(0).map_err(failed)).collect()
     }
 
@@ -83,6 +74,23 @@ impl Driver for SeaOrm<'_> {
         let pair = |row: &QueryResult| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?));
         rows.iter().map(|row| pair(row).map_err(failed)).collect()
     }
+}
+
+fn arrays(columns: Columns<'_>) -> [Value; 12] {
+    [
+        columns.ids.into(),
+        texts(&columns.namespaces),
+        texts(&columns.topics),
+        nullable(&columns.keys, |key| quoted(key)),
+        nullable(&columns.tenants, Uuid::to_string),
+        nullable(&columns.dedupe_keys, |key| quoted(key)),
+        texts(&columns.payloads),
+        nullable(&columns.payload_bytes, |bytes| hex(bytes)),
+        texts(&columns.headers),
+        nullable(&columns.deliver_at, i64::to_string),
+        nullable(&columns.delays, i64::to_string),
+        nullable(&columns.max_attempts, i32::to_string),
+    ]
 }
 
 fn texts(column: &[&str]) -> Value {

@@ -1,6 +1,8 @@
 //! `enqueue` for users of sqlx.
 
 use postrider_core::message::{Enqueued, NewRow};
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
@@ -40,21 +42,13 @@ impl Driver for Sqlx<'_> {
         Ok(query.execute(&mut *self.connection).await.map_err(failed)?.rows_affected() > 0)
     }
 
+    async fn insert_all(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<u64, EnqueueError> {
+        let query = with_columns(sql, columns).persistent(self.persistent);
+        Ok(query.execute(&mut *self.connection).await.map_err(failed)?.rows_affected())
+    }
+
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
-        let query = sqlx::query(AssertSqlSafe(sql.clone()))
-            .persistent(self.persistent)
-            .bind(columns.ids)
-            .bind(columns.namespaces)
-            .bind(columns.topics)
-            .bind(columns.keys)
-            .bind(columns.tenants)
-            .bind(columns.dedupe_keys)
-            .bind(columns.payloads)
-            .bind(columns.payload_bytes)
-            .bind(columns.headers)
-            .bind(columns.deliver_at)
-            .bind(columns.delays)
-            .bind(columns.max_attempts);
+        let query = with_columns(sql, columns).persistent(self.persistent);
         let rows = query.fetch_all(&mut *self.connection).await.map_err(failed)?;
         rows.iter().map(|row| row.try_get(0).map_err(failed)).collect()
     }
@@ -67,6 +61,22 @@ impl Driver for Sqlx<'_> {
             .bind(keys.dedupe_keys);
         query.fetch_all(&mut *self.connection).await.map_err(failed)
     }
+}
+
+fn with_columns<'q>(sql: &Sql, columns: Columns<'q>) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(sql.clone()))
+        .bind(columns.ids)
+        .bind(columns.namespaces)
+        .bind(columns.topics)
+        .bind(columns.keys)
+        .bind(columns.tenants)
+        .bind(columns.dedupe_keys)
+        .bind(columns.payloads)
+        .bind(columns.payload_bytes)
+        .bind(columns.headers)
+        .bind(columns.deliver_at)
+        .bind(columns.delays)
+        .bind(columns.max_attempts)
 }
 
 fn failed(error: sqlx::Error) -> EnqueueError {

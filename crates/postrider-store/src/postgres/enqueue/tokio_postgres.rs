@@ -49,22 +49,12 @@ impl Driver for TokioPostgres<'_> {
         Ok(self.0.execute_typed(sql, &parameters).await.map_err(failed)? > 0)
     }
 
+    async fn insert_all(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<u64, EnqueueError> {
+        self.0.execute_typed(sql, &arrays(&columns)).await.map_err(failed)
+    }
+
     async fn insert_many(&mut self, sql: &Sql, columns: Columns<'_>) -> Result<Vec<Uuid>, EnqueueError> {
-        let parameters: [Parameter<'_>; 12] = [
-            (&columns.ids, Type::UUID_ARRAY),
-            (&columns.namespaces, Type::TEXT_ARRAY),
-            (&columns.topics, Type::TEXT_ARRAY),
-            (&columns.keys, Type::TEXT_ARRAY),
-            (&columns.tenants, Type::UUID_ARRAY),
-            (&columns.dedupe_keys, Type::TEXT_ARRAY),
-            (&columns.payloads, Type::TEXT_ARRAY),
-            (&columns.payload_bytes, Type::BYTEA_ARRAY),
-            (&columns.headers, Type::TEXT_ARRAY),
-            (&columns.deliver_at, Type::INT8_ARRAY),
-            (&columns.delays, Type::INT8_ARRAY),
-            (&columns.max_attempts, Type::INT4_ARRAY),
-        ];
-        let rows = self.query(sql, &parameters).await?;
+        let rows = self.query(sql, &arrays(&columns)).await?;
         rows.iter().map(|row| row.try_get(0).map_err(failed)).collect()
     }
 
@@ -77,6 +67,23 @@ impl Driver for TokioPostgres<'_> {
         let rows = self.query(sql, &parameters).await?;
         rows.iter().map(|row| Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))).collect()
     }
+}
+
+fn arrays<'a>(columns: &'a Columns<'_>) -> [Parameter<'a>; 12] {
+    [
+        (&columns.ids, Type::UUID_ARRAY),
+        (&columns.namespaces, Type::TEXT_ARRAY),
+        (&columns.topics, Type::TEXT_ARRAY),
+        (&columns.keys, Type::TEXT_ARRAY),
+        (&columns.tenants, Type::UUID_ARRAY),
+        (&columns.dedupe_keys, Type::TEXT_ARRAY),
+        (&columns.payloads, Type::TEXT_ARRAY),
+        (&columns.payload_bytes, Type::BYTEA_ARRAY),
+        (&columns.headers, Type::TEXT_ARRAY),
+        (&columns.deliver_at, Type::INT8_ARRAY),
+        (&columns.delays, Type::INT8_ARRAY),
+        (&columns.max_attempts, Type::INT4_ARRAY),
+    ]
 }
 
 fn failed(error: Error) -> EnqueueError {
