@@ -73,10 +73,11 @@ pub struct Options {
     /// Write a report with plots into this directory.
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// A sink to measure too: http://…, nats://…, amqp://…, redis://… or kafka://HOST:PORT. What messages go to there is called
-    /// postrider.bench, and must be there.
-    #[arg(long, value_name = "URL")]
-    pub sink: Option<String>,
+    /// A server of yours for the scenario of a sink, instead of one that is started for it; may be given several times: http://…, nats://…,
+    /// amqp://…, redis://… or kafka://HOST:PORT, where messages go to postrider.bench, which must be there; or
+    /// pubsub=projects/PROJECT/topics/TOPIC, sqs=QUEUE, sns=ARN.
+    #[arg(long, value_name = "[TYPE=]ADDRESS")]
+    pub sink: Vec<String>,
 }
 
 impl Options {

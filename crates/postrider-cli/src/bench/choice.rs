@@ -2,13 +2,12 @@
 
 use wildmatch::WildMatch;
 
-use super::scenario::{Kind, Scenario, all};
+use super::scenario::{Scenario, all};
 use crate::config::nearest;
 use crate::exit::Failure;
 
-/// The scenarios that were named, in the order of the table; without a name the default set. `with_sink` says whether there
-/// is a sink to measure.
-pub fn chosen(names: &[String], quick: bool, with_sink: bool) -> Result<Vec<Scenario>, Failure> {
+/// The scenarios that were named, in the order of the table; without a name the default set.
+pub fn chosen(names: &[String], quick: bool) -> Result<Vec<Scenario>, Failure> {
     let known = all();
     for name in names {
         let pattern = WildMatch::new(name);
@@ -19,14 +18,8 @@ pub fn chosen(names: &[String], quick: bool, with_sink: bool) -> Result<Vec<Scen
     let named = |scenario: &Scenario| names.iter().any(|name| WildMatch::new(name).matches(&scenario.name));
     // A quick run has nothing long in it.
     let wanted = |scenario: &Scenario| if names.is_empty() { quick || !scenario.long } else { named(scenario) };
-    if !with_sink && names.iter().any(|name| name == "sink") {
-        return Err(Failure::usage("which sink? Give its address with --sink"));
-    }
-    let chosen = known.into_iter().filter(|scenario| wanted(scenario) && (with_sink || scenario.kind != Kind::Sink));
-    Ok(match quick {
-        true => chosen.map(|scenario| Scenario { with: scenario.with.quick(), ..scenario }).collect(),
-        false => chosen.collect(),
-    })
+    let chosen = known.into_iter().filter(wanted);
+    Ok(if quick { chosen.map(Scenario::quick).collect() } else { chosen.collect() })
 }
 
 fn unknown(name: &str, known: &[Scenario]) -> Failure {
@@ -41,7 +34,7 @@ mod tests {
 
     fn names(wanted: &[&str], quick: bool) -> Vec<String> {
         let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-        chosen(&wanted, quick, false).expect("known names").into_iter().map(|scenario| scenario.name).collect()
+        chosen(&wanted, quick).expect("known names").into_iter().map(|scenario| scenario.name).collect()
     }
 
     #[test]
@@ -59,14 +52,14 @@ mod tests {
 
     #[test]
     fn an_unknown_name_gets_the_nearest_one() {
-        let refused = chosen(&["drain-kep".into()], false, false).expect_err("unknown").to_string();
+        let refused = chosen(&["drain-kep".into()], false).expect_err("unknown").to_string();
         assert!(refused.contains("drain-keep"), "{refused}");
     }
 
     #[test]
-    fn the_sink_needs_an_address() {
-        assert!(chosen(&["sink".into()], false, false).is_err());
-        assert!(!names(&["*"], false).contains(&"sink".to_owned()));
-        assert_eq!(chosen(&["sink".into()], false, true).expect("a sink").len(), 1);
+    fn every_sink_is_in_the_default_set() {
+        let sinks = names(&["sink-*"], false);
+        let default = names(&[], false);
+        assert!(sinks.len() == 10 && sinks.iter().all(|sink| default.contains(sink)), "{sinks:?}");
     }
 }

@@ -182,6 +182,9 @@ fn differences(before: &Report, after: &Report) -> Vec<String> {
                 Some(now) if now.scenario.with != of.scenario.with => {
                     found.push(format!("the parameters of {} differ", of.scenario.name));
                 }
+                Some(now) if now.destination != of.destination => {
+                    found.push(format!("the destinations of {} differ", of.scenario.name));
+                }
                 Some(_) => {}
             }
         }

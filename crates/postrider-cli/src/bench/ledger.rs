@@ -149,8 +149,17 @@ impl Ledger {
 
     /// All that is wrong; nothing if each message came once and in order.
     pub fn verdict(&self) -> Vec<String> {
+        self.verdict_with(self.faults())
+    }
+
+    /// The same of somebody who may get a message again.
+    pub fn verdict_but_repeats(&self) -> Vec<String> {
+        let [_, foreign, disordered] = self.faults();
+        self.verdict_with([0, foreign, disordered])
+    }
+
+    fn verdict_with(&self, [repeated, foreign, disordered]: [u32; 3]) -> Vec<String> {
         let lost = self.expected - self.arrived();
-        let [repeated, foreign, disordered] = self.faults();
         let told = [
             (lost, "never arrived"),
             (repeated, "arrived more than once"),

@@ -8,6 +8,7 @@ mod fair;
 mod history;
 mod latency;
 mod relays;
+mod to_sink;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use postrider::Sink;
 use serde::{Deserialize, Serialize};
 
+use super::destination::Destination;
 use super::letter::Letters;
 use super::meter::Measured;
 use super::progress::Progress;
@@ -29,7 +31,9 @@ pub use drain::Relay;
 pub struct Stage<'a> {
     pub server: &'a dyn Server,
     pub scenario: &'a Scenario,
-    /// The sink of `--sink`.
+    /// Where messages go, in the scenario of a sink.
+    pub destination: Option<&'a dyn Destination>,
+    /// The sink that leads to a place there, while a side is run.
     pub sink: Option<&'a Arc<dyn Sink>>,
     pub progress: &'a Progress,
 }
@@ -121,6 +125,7 @@ async fn one(stage: Stage<'_>, side: Side) -> Result<Outcome> {
         Kind::Enqueue => enqueue::run(stage, &*site, side).await,
         Kind::Steady | Kind::Idle => latency::run(stage, &*site, side).await,
         Kind::Fair => fair::run(stage, &*site).await,
+        Kind::Sink => to_sink::run(stage, &*site, side).await,
         Kind::Relays if side == Side::Ours => relays::run(stage, &*site).await,
         _ if side == Side::Ours => drain::run(stage, &*site).await,
         _ => bare_loop::run(stage, &*site, side.table()).await,

@@ -1,12 +1,13 @@
 //! `postrider bench`: how fast Postrider is, with the same work done by bare SQL beside it, on databases that you have.
 //!
-//! Read `scenarios.toml` for what is measured, `measure.rs` for how a scenario is run, `ledger.rs` for how every run is checked, and
-//! `meter.rs` for what is measured of it. A run fails if a message was lost, repeated or out of order; it never fails for being slow.
+//! Read `scenarios.toml` for what is measured, `measure.rs` for how a scenario is run, `destination.rs` for where messages go that a
+//! real sink sends, `ledger.rs` for how every run is checked, and `meter.rs` for what is measured of it. A run fails if a message was lost, repeated or out of order; it never fails for being slow.
 
 pub mod args;
 mod bare;
 mod choice;
 mod compare;
+mod destination;
 mod ledger;
 mod letter;
 mod machine;

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use self::figure::{METRICS, Spread, of_side, ratio};
+use super::destination;
 use super::machine::Machine;
 use super::measure::{Ran, Round, Side};
 use super::scenario::Scenario;
@@ -40,6 +41,16 @@ pub struct OnDatabase {
     #[serde(flatten)]
     pub server: Described,
     pub scenarios: Vec<OfScenario>,
+    /// What was not measured, because something for it is not on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A scenario that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub scenario: String,
+    pub why: String,
 }
 
 /// What was measured of one scenario.
@@ -47,6 +58,9 @@ pub struct OnDatabase {
 pub struct OfScenario {
     #[serde(flatten)]
     pub scenario: Scenario,
+    /// Where a real sink sent its messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<destination::Described>,
     /// What was wrong with what arrived; empty if nothing was.
     pub broken: Vec<String>,
     /// Median, smallest and largest of each figure, of each side, and of the ratio of ours to bare SQL.
@@ -58,7 +72,7 @@ pub struct OfScenario {
 }
 
 impl OfScenario {
-    pub fn new(scenario: &Scenario, ran: Ran) -> Self {
+    pub fn new(scenario: &Scenario, destination: Option<destination::Described>, ran: Ran) -> Self {
         let Ran { rounds, extra, broken } = ran;
         let mut summary = BTreeMap::new();
         for metric in METRICS {
@@ -81,7 +95,7 @@ impl OfScenario {
                 summary.insert(metric.name.to_owned(), spreads);
             }
         }
-        Self { scenario: scenario.clone(), broken, summary, rounds, extra }
+        Self { scenario: scenario.clone(), destination, broken, summary, rounds, extra }
     }
 }
 
@@ -107,6 +121,11 @@ impl Report {
             of.broken.iter().map(move |what| format!("{place}: {what}")).collect::<Vec<_>>()
         };
         scenarios.flat_map(say).collect()
+    }
+
+    /// How many scenarios were not measured, on all databases together.
+    pub fn left_out(&self) -> usize {
+        self.databases.iter().map(|on| on.left_out.len()).sum()
     }
 
     pub fn write(&self, file: &Path) -> Result<(), Failure> {

@@ -6,6 +6,8 @@ use postrider::store::Delivered;
 use serde::{Deserialize, Serialize};
 
 const TEXT: &str = include_str!("scenarios.toml");
+/// Some of what plays a broker is slow.
+const QUICK_SINK: u32 = 300;
 
 /// Which code runs a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,44 @@ impl Kind {
     /// Whether its figure is a latency rather than a rate.
     pub fn is_of_latency(self) -> bool {
         matches!(self, Self::Steady | Self::Idle | Self::Fair)
+    }
+}
+
+/// The types of sinks, as a configuration calls them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Type {
+    Stdout,
+    Http,
+    Kafka,
+    Pubsub,
+    Nats,
+    Amqp,
+    Redis,
+    Sqs,
+    Sns,
+    Provider,
+}
+
+impl Type {
+    #[rustfmt::skip]
+    pub const ALL: [Self; 10] = [
+        Self::Stdout, Self::Http, Self::Kafka, Self::Pubsub, Self::Nats, Self::Amqp, Self::Redis, Self::Sqs, Self::Sns, Self::Provider,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Http => "http",
+            Self::Kafka => "kafka",
+            Self::Pubsub => "pubsub",
+            Self::Nats => "nats",
+            Self::Amqp => "amqp",
+            Self::Redis => "redis",
+            Self::Sqs => "sqs",
+            Self::Sns => "sns",
+            Self::Provider => "provider",
+        }
     }
 }
 
@@ -70,8 +110,22 @@ pub struct Scenario {
     /// Only run if it is named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long: bool,
+    /// Of the kind `sink`: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<Type>,
     #[serde(flatten)]
     pub with: Parameters,
+}
+
+impl Scenario {
+    /// Small enough to show that everything works, too small for figures.
+    pub fn quick(mut self) -> Self {
+        self.with = self.with.quick();
+        if self.kind == Kind::Sink {
+            self.with.messages = self.with.messages.min(QUICK_SINK);
+        }
+        self
+    }
 }
 
 /// Everything that a scenario may say. A parameter that its kind has no use for stays as it is.
@@ -146,8 +200,7 @@ impl Parameters {
         ((f64::from(self.rate) * self.seconds) as u32).max(1)
     }
 
-    /// Small enough to show that everything works, too small for figures.
-    pub fn quick(mut self) -> Self {
+    fn quick(mut self) -> Self {
         let most = (4_000_000 / self.payload).clamp(100, 2_000) as u32;
         self.messages = self.messages.min(if self.delay_ms > 0 { 400 } else { most });
         self.seconds = self.seconds.min(0.3);
@@ -187,7 +240,7 @@ mod tests {
         let table: toml::Table = toml::from_str(TEXT).expect("TOML");
         for scenario in table["scenario"].as_array().expect("scenarios") {
             for key in scenario.as_table().expect("a scenario").keys() {
-                assert!(key == "long" || known.get(key).is_some(), "{key}");
+                assert!(key == "long" || key == "sink" || known.get(key).is_some(), "{key}");
             }
         }
     }
@@ -202,8 +255,19 @@ mod tests {
     #[test]
     fn a_quick_run_is_small() {
         for scenario in all() {
-            let quick = scenario.with.quick();
-            assert!(quick.messages <= 2_000 && quick.seconds <= 0.3 && quick.delivered <= 5_000, "{}", scenario.name);
+            let quick = scenario.quick();
+            let with = &quick.with;
+            assert!(with.messages <= 2_000 && with.seconds <= 0.3 && with.delivered <= 5_000, "{}", quick.name);
         }
+    }
+
+    #[test]
+    fn every_type_of_sink_has_a_scenario_of_its_name() {
+        let of_sinks = || all().into_iter().filter(|scenario| scenario.kind == Kind::Sink);
+        let types: Vec<Type> = of_sinks().filter_map(|scenario| scenario.sink).collect();
+        assert_eq!(types, Type::ALL);
+        assert!(of_sinks().all(|it| it.sink.is_some_and(|kind| it.name == format!("sink-{}", kind.name()))));
+        assert!(all().iter().all(|scenario| scenario.sink.is_some() == (scenario.kind == Kind::Sink)));
+        assert!(crate::config::Sink::one_of_each().len() <= types.len(), "a type has none");
     }
 }

@@ -1,20 +1,14 @@
-//! Where messages go in a benchmark: into the ledger, and for one scenario to a real sink first.
+//! Where messages go in a benchmark: into the ledger, and in the scenarios of sinks to a real one first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::{BatchFor, ClaimedMessage, Outcome, Sink};
-use postrider_sinks::Binding;
 
 use super::ledger::Ledger;
 use super::scenario::Parameters;
-use crate::config;
-use crate::exit::Failure;
-
-/// What messages are called at a broker.
-#[allow(dead_code)] // in a build without brokers
-const DESTINATION: &str = "postrider.bench";
 
 /// Notes every message and does nothing else, or nothing for a while.
 pub struct Noted {
@@ -89,54 +83,51 @@ impl Sink for Watched {
     }
 }
 
-/// The sink at an address, with the settings that it has by default.
-pub async fn at(address: &str) -> Result<Arc<dyn Sink>, Failure> {
-    let (sink, destination) = configured(address)?;
-    let said = |problem: &dyn std::fmt::Display| Failure::usage(format!("--sink: {problem}"));
-    let destination = destination.parse().map_err(|problem| said(&problem))?;
-    let client = sink.config().client("bench").map_err(|problem| said(&problem))?;
-    let bound = client.bind(Binding::to(destination)).map_err(|problem| said(&problem))?;
-    bound.ready().await.map_err(|why| Failure::failed(format!("the sink does not answer: {why}")))?;
-    Ok(bound)
+/// A real sink, of which is known how many messages it was handed.
+pub struct Counted {
+    sink: Arc<dyn Sink>,
+    handed: AtomicU32,
 }
 
-#[allow(unused_variables)] // in a build without brokers
-fn configured(address: &str) -> Result<(config::Sink, &str), Failure> {
-    let owned = || vec![address.to_owned()];
-    match address.split_once("://").map_or("", |(scheme, _)| scheme) {
-        #[cfg(feature = "http")]
-        "http" | "https" => {
-            let mut http = postrider_sinks::HttpConfig::default();
-            http.allow_addresses = vec!["127.0.0.0/8".into(), "::1".into()];
-            Ok((config::Sink::Http(Box::new(http)), address))
-        }
-        #[cfg(feature = "nats")]
-        "nats" | "tls" => {
-            let mut nats = postrider_sinks::NatsConfig::default();
-            nats.servers = owned();
-            Ok((config::Sink::Nats(Box::new(nats)), DESTINATION))
-        }
-        #[cfg(feature = "amqp")]
-        "amqp" | "amqps" => {
-            let mut amqp = postrider_sinks::AmqpConfig::default();
-            amqp.addresses = owned();
-            Ok((config::Sink::Amqp(Box::new(amqp)), DESTINATION))
-        }
-        #[cfg(feature = "redis")]
-        "redis" | "rediss" => {
-            let mut redis = postrider_sinks::RedisConfig::default();
-            redis.urls = owned();
-            Ok((config::Sink::Redis(Box::new(redis)), DESTINATION))
-        }
-        #[cfg(feature = "kafka")]
-        "kafka" => {
-            let mut kafka = postrider_sinks::KafkaConfig::default();
-            kafka.brokers = vec![address.trim_start_matches("kafka://").trim_end_matches('/').to_owned()];
-            Ok((config::Sink::Kafka(Box::new(kafka)), DESTINATION))
-        }
-        _ => Err(Failure::usage(
-            "--sink is the address of a sink that this binary has: http://…, nats://…, amqp://…, redis://… or kafka://HOST:PORT; \
-             its subject, queue, stream or topic is postrider.bench, and must be there",
-        )),
+impl Counted {
+    pub fn new(sink: Arc<dyn Sink>) -> Self {
+        Self { sink, handed: AtomicU32::new(0) }
+    }
+
+    /// A message that was sent again counts again.
+    pub fn handed(&self) -> u32 {
+        self.handed.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Sink for Counted {
+    fn max_batch(&self) -> usize {
+        self.sink.max_batch()
+    }
+
+    fn concurrency(&self) -> Option<usize> {
+        self.sink.concurrency()
+    }
+
+    fn batch_for(&self, message: &ClaimedMessage) -> BatchFor {
+        self.sink.batch_for(message)
+    }
+
+    fn keeps_order(&self) -> bool {
+        self.sink.keeps_order()
+    }
+
+    fn minds_outages(&self) -> bool {
+        self.sink.minds_outages()
+    }
+
+    async fn publish(&self, batch: &[ClaimedMessage]) -> Vec<Outcome> {
+        self.handed.fetch_add(u32::try_from(batch.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.sink.publish(batch).await
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        self.sink.ready().await
     }
 }

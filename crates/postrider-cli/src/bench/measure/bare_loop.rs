@@ -1,7 +1,7 @@
 //! Draining with bare SQL: claim a batch, hand it on, ack it, until nothing is left.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -20,7 +20,8 @@ use crate::bench::server::{Site, Table};
 
 /// Before a message is sent again.
 const PAUSE: Duration = Duration::from_millis(1);
-const TRIES: u32 = 10_000;
+/// A sink that takes nothing for so long takes nothing any more.
+const STALLED_AFTER: Duration = Duration::from_secs(90);
 
 /// Fills a table and drains it with as many loops as the scenario has relays.
 pub async fn run(stage: Stage<'_>, site: &dyn Site, table: Table) -> Result<super::Outcome> {
@@ -73,7 +74,7 @@ pub enum Handling {
 impl Handling {
     pub fn of(stage: Stage<'_>) -> Self {
         let with = &stage.scenario.with;
-        match stage.sink.filter(|_| super::drain::is_real(stage)) {
+        match stage.sink {
             Some(sink) => Self::Sink { sink: sink.clone(), letters: Letters::of(with), calls: with.concurrency },
             None if with.delay_ms > 0 => {
                 Self::Slow { delay: with.delay(), batch: with.sink_batch, calls: with.concurrency }
@@ -106,23 +107,33 @@ impl Handling {
 
 /// Sends a batch, and what was not delivered of it again: a sink that has no room asks for that.
 async fn until_delivered(sink: &dyn Sink, mut batch: Vec<ClaimedMessage>, ledger: &Ledger) -> Result<()> {
-    for _ in 0..TRIES {
+    let mut since = Instant::now();
+    loop {
+        let (before, mut last) = (batch.len(), None);
         let mut outcomes = sink.publish(&batch).await.into_iter();
         let mut again = Vec::new();
         for message in batch {
             match outcomes.next() {
                 Some(outcome) if outcome.is_delivered() => ledger.note(message.payload.as_bytes()),
                 Some(Outcome::Reject(why) | Outcome::Unsendable(why)) => bail!("the sink refused a message: {why}"),
-                _ => again.push(message),
+                outcome => {
+                    last = outcome;
+                    again.push(message);
+                }
             }
         }
         if again.is_empty() {
             return Ok(());
         }
+        if again.len() < before {
+            since = Instant::now();
+        }
+        if since.elapsed() > STALLED_AFTER {
+            bail!("the sink does not take {} messages; it says of one of them: {last:?}", again.len());
+        }
         batch = again;
         tokio::time::sleep(PAUSE).await;
     }
-    bail!("the sink does not take {} messages", batch.len())
 }
 
 /// A message as a relay would have claimed it.

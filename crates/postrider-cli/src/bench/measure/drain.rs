@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Outcome, Stage, fill, held};
 use crate::bench::ledger::Ledger;
 use crate::bench::meter::Meter;
-use crate::bench::scenario::{self, Kind, Parameters};
+use crate::bench::scenario::{self, Parameters};
 use crate::bench::server::{Site, Table};
 use crate::bench::sink::{Noted, Watched};
 
@@ -36,13 +36,8 @@ pub async fn run(stage: Stage<'_>, site: &dyn Site) -> Result<Outcome> {
     Ok(Outcome { measured, broken })
 }
 
-/// Whether the scenario goes to the sink of the command line.
-pub fn is_real(stage: Stage<'_>) -> bool {
-    stage.scenario.kind == Kind::Sink
-}
-
 fn sink(stage: Stage<'_>, ledger: &Arc<Ledger>) -> Arc<dyn Sink> {
-    match stage.sink.filter(|_| is_real(stage)) {
+    match stage.sink {
         Some(sink) => Arc::new(Watched { ledger: ledger.clone(), sink: sink.clone() }),
         None => Arc::new(Noted::new(ledger.clone(), &stage.scenario.with)),
     }

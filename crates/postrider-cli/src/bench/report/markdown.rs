@@ -68,6 +68,13 @@ fn database(page: &mut String, on: &OnDatabase, plots: &[String]) {
             let _ = write!(page, "\n{}: {} {}\n", of.scenario.name, name.replace('_', " "), short(spread.median));
         }
     }
+    for of in &on.scenarios {
+        let Some(destination) = &of.destination else { continue };
+        let _ = write!(page, "\n{}: {}\n", of.scenario.name, destination.sentence());
+    }
+    for left_out in &on.left_out {
+        let _ = write!(page, "\n{} was left out: {}\n", left_out.scenario, left_out.why.replace('\n', " "));
+    }
     for plot in plots {
         let _ = write!(page, "\n![{plot}]({plot})\n");
     }

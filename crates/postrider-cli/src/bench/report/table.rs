@@ -66,6 +66,14 @@ pub fn print(on: &OnDatabase, colour: Colour) -> Result<(), Failure> {
             output::line(&format!("{}: {} {spread}", of.scenario.name, name.replace('_', " ")))?;
         }
     }
+    for of in &on.scenarios {
+        if let Some(destination) = &of.destination {
+            output::line(&format!("{}: {}", of.scenario.name, destination.sentence()))?;
+        }
+    }
+    for left_out in &on.left_out {
+        output::line(&format!("{} was left out: {}", left_out.scenario, left_out.why))?;
+    }
     Ok(())
 }
 
