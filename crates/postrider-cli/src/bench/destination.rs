@@ -15,6 +15,14 @@ mod kafka;
 pub mod named;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(any(
+    feature = "pubsub",
+    feature = "nats",
+    feature = "amqp",
+    feature = "redis",
+    feature = "sqs",
+    feature = "sns"
+))]
 mod private;
 #[cfg(feature = "provider")]
 mod provider;
@@ -30,7 +38,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use postrider::Sink;
-use postrider_sinks::Binding;
+use postrider_sinks::{Binding, SinkClient};
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Ledger;
@@ -150,8 +158,21 @@ pub fn missing(kind: Type) -> Option<anyhow::Error> {
     found.err()
 }
 
-/// The sink with these settings that leads to a destination, or to none where it takes none.
-fn bound(sink: &config::Sink, destination: Option<&str>) -> Result<Arc<dyn Sink>> {
-    let destination = destination.map(str::parse).transpose()?;
-    Ok(sink.config().client("bench")?.bind(Binding { destination, format: None })?)
+/// What the sinks to all places of a destination share, as routes do: connections are made once.
+struct Client(Box<dyn SinkClient>);
+
+impl Client {
+    fn new(sink: &config::Sink) -> Result<Self> {
+        Ok(Self(sink.config().client("bench")?))
+    }
+
+    fn to(&self, destination: &str) -> Result<Arc<dyn Sink>> {
+        Ok(self.0.bind(Binding::to(destination.parse()?))?)
+    }
+
+    /// Of a sink whose messages say where they go.
+    #[allow(dead_code)] // in a build without it
+    fn anywhere(&self) -> Result<Arc<dyn Sink>> {
+        Ok(self.0.bind(Binding::default())?)
+    }
 }

@@ -95,6 +95,9 @@ pub async fn run(stage: Stage<'_>, rounds: u32) -> Result<Ran> {
     if stage.scenario.kind == Kind::History {
         return history::run(stage, rounds).await;
     }
+    if stage.destination.is_some() {
+        to_sink::warm_up(stage).await?;
+    }
     let mut ran = Ran::default();
     for number in 1..=rounds {
         let mut round = Round::new();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 const TEXT: &str = include_str!("scenarios.toml");
 /// Some of what plays a broker is slow.
-const QUICK_SINK: u32 = 300;
+const QUICK_SINK: u32 = 150;
 
 /// Which code runs a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,10 +14,12 @@ use postrider_sinks::AmqpConfig;
 use uuid::Uuid;
 
 use super::private::{Private, free_port, needed};
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
+/// Debian's script of that name on the path only runs under accounts that it knows; it leads here.
+const REAL: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 /// Nothing for so long: everything was read.
 const QUIET: Duration = Duration::from_millis(300);
 /// Both in the server's process group, and so ended with it.
@@ -25,10 +27,12 @@ const START: &str = "epmd -port \"$ERL_EPMD_PORT\" -address 127.0.0.1 & exec \"$
 
 pub fn find() -> Result<PathBuf> {
     needed("epmd", "amqp://HOST:PORT")?;
-    needed("rabbitmq-server", "amqp://HOST:PORT")
+    let found = needed("rabbitmq-server", "amqp://HOST:PORT")?;
+    Ok(Some(PathBuf::from(REAL)).filter(|real| real.is_file()).unwrap_or(found))
 }
 
 pub struct RabbitMq {
+    client: Client,
     connection: Connection,
     server: Private,
 }
@@ -44,7 +48,9 @@ impl RabbitMq {
         let server = server.await?;
         let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", server.port);
         let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
-        Ok(Self { connection, server })
+        let mut amqp = AmqpConfig::default();
+        amqp.addresses = vec![format!("amqp://127.0.0.1:{}", server.port)];
+        Ok(Self { client: Client::new(&config::Sink::Amqp(Box::new(amqp)))?, connection, server })
     }
 }
 
@@ -88,9 +94,7 @@ impl Destination for RabbitMq {
         let (channel, queue) = (self.connection.create_channel().await?, format!("bench-{}", Uuid::now_v7()));
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         channel.queue_declare(queue.as_str().into(), durable, FieldTable::default()).await?;
-        let mut amqp = AmqpConfig::default();
-        amqp.addresses = vec![format!("amqp://127.0.0.1:{}", self.server.port)];
-        let sink = bound(&config::Sink::Amqp(Box::new(amqp)), Some(&queue))?;
+        let sink = self.client.to(&queue)?;
         Ok(Place::new(sink, Queue { channel, queue, consumer: None }))
     }
 }

@@ -13,7 +13,7 @@ use postrider_sinks::setting::Secret;
 use uuid::Uuid;
 
 use super::private::{Private, needed};
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -100,12 +100,18 @@ impl Reader for Queue {
 }
 
 #[cfg(feature = "sqs")]
-pub struct Queues(Moto);
+pub struct Queues {
+    client: Client,
+    moto: Moto,
+}
 
 #[cfg(feature = "sqs")]
 impl Queues {
     pub async fn start() -> Result<Self> {
-        Ok(Self(Moto::start().await?))
+        let moto = Moto::start().await?;
+        let mut sqs = postrider_sinks::SqsConfig::default();
+        sqs.aws = moto.settings();
+        Ok(Self { client: Client::new(&config::Sink::Sqs(Box::new(sqs)))?, moto })
     }
 }
 
@@ -113,20 +119,19 @@ impl Queues {
 #[async_trait]
 impl Destination for Queues {
     fn describe(&self) -> Described {
-        self.0.describe()
+        self.moto.describe()
     }
 
     async fn place(&self, _: &Arc<Ledger>) -> Result<Place> {
         let name = new_name();
-        let queue = self.0.queue(&name).await?;
-        let mut sqs = postrider_sinks::SqsConfig::default();
-        sqs.aws = self.0.settings();
-        Ok(Place::new(bound(&config::Sink::Sqs(Box::new(sqs)), Some(&name))?, queue))
+        let queue = self.moto.queue(&name).await?;
+        Ok(Place::new(self.client.to(&name)?, queue))
     }
 }
 
 #[cfg(feature = "sns")]
 pub struct Topics {
+    client: Client,
     topics: aws_sdk_sns::Client,
     moto: Moto,
 }
@@ -141,7 +146,10 @@ impl Topics {
             .endpoint_url(endpoint(&moto.server))
             .credentials_provider(Credentials::new(KEY, KEY, None, None, KEY))
             .build();
-        Ok(Self { topics: aws_sdk_sns::Client::from_conf(config), moto })
+        let mut sns = postrider_sinks::SnsConfig::default();
+        sns.aws = moto.settings();
+        let client = Client::new(&config::Sink::Sns(Box::new(sns)))?;
+        Ok(Self { client, topics: aws_sdk_sns::Client::from_conf(config), moto })
     }
 }
 
@@ -163,8 +171,6 @@ impl Destination for Topics {
         let subscribe = self.topics.subscribe().topic_arn(&topic).protocol("sqs").endpoint(arn);
         // The queue gets the message itself, without SNS's envelope.
         subscribe.attributes("RawMessageDelivery", "true").send().await?;
-        let mut sns = postrider_sinks::SnsConfig::default();
-        sns.aws = self.moto.settings();
-        Ok(Place::new(bound(&config::Sink::Sns(Box::new(sns)), Some(&topic))?, queue))
+        Ok(Place::new(self.client.to(&topic)?, queue))
     }
 }

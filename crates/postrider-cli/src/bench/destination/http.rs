@@ -5,11 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use async_trait::async_trait;
 use axum::body::Bytes;
+use axum::http::Uri;
 use axum::response::IntoResponse;
 use postrider_sinks::HttpConfig;
 use tokio::task::JoinSet;
 
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -29,12 +30,12 @@ impl Destination for Receiver {
 
     async fn place(&self, arrivals: &Arc<Ledger>) -> Result<Place> {
         let arrivals = arrivals.clone();
-        let listening = Listening::start(move |body| {
+        let listening = Listening::start(move |_, body| {
             arrivals.note(&body);
             ""
         });
         let listening = listening.await?;
-        let sink = bound(&config::Sink::Http(Box::new(settings())), Some(&listening.url))?;
+        let sink = Client::new(&config::Sink::Http(Box::new(settings())))?.to(&listening.url)?;
         Ok(Place::new(sink, listening))
     }
 }
@@ -53,14 +54,14 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Answers every request with status 200 and what is made from its body.
+    /// Answers every request with status 200 and what is made from its address and body.
     pub async fn start<A: IntoResponse + Send + 'static>(
-        answer: impl Fn(Bytes) -> A + Clone + Send + Sync + 'static,
+        answer: impl Fn(&Uri, Bytes) -> A + Clone + Send + Sync + 'static,
     ) -> Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let app = axum::Router::new().fallback(move |body: Bytes| {
-            let answered = answer(body);
+        let app = axum::Router::new().fallback(move |uri: Uri, body: Bytes| {
+            let answered = answer(&uri, body);
             async move { answered }
         });
         let mut serving = JoinSet::new();

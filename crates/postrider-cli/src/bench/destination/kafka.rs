@@ -19,7 +19,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -32,6 +32,7 @@ const POLL: Duration = Duration::from_millis(300);
 
 /// The cluster stays on the thread that made it, until this is dropped.
 pub struct Mock {
+    client: Client,
     brokers: String,
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -51,7 +52,10 @@ impl Mock {
             }
         });
         let brokers = start.recv().context("the mock cluster ended")?.context("the mock cluster does not start")?;
-        Ok(Self { brokers, stop: Some(stop), thread: Some(thread) })
+        let mut kafka = KafkaConfig::default();
+        kafka.brokers = vec![brokers.clone()];
+        let client = Client::new(&config::Sink::Kafka(Box::new(kafka)))?;
+        Ok(Self { client, brokers, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -73,10 +77,7 @@ impl Destination for Mock {
     async fn place(&self, _: &Arc<Ledger>) -> Result<Place> {
         let brokers = self.brokers.clone();
         let ends = tokio::task::spawn_blocking(move || ends(&brokers)).await??;
-        let mut kafka = KafkaConfig::default();
-        kafka.brokers = vec![self.brokers.clone()];
-        let sink = bound(&config::Sink::Kafka(Box::new(kafka)), Some(TOPIC))?;
-        Ok(Place::new(sink, Topic { brokers: self.brokers.clone(), next: ends }))
+        Ok(Place::new(self.client.to(TOPIC)?, Topic { brokers: self.brokers.clone(), next: ends }))
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use postrider::Sink;
 
-use super::{Described, Destination, Place, bound};
+use super::{Client, Described, Destination, Place};
 use crate::bench::ledger::Ledger;
 use crate::bench::scenario::{Scenario, Type};
 use crate::config;
@@ -38,7 +38,8 @@ impl Named {
             }
             let said = |problem: &dyn std::fmt::Display| Failure::usage(format!("--sink {name}: {problem}"));
             let (sink, destination) = configured(kind, address)?;
-            let sink = bound(&sink, Some(destination)).map_err(|problem| said(&problem))?;
+            let sink =
+                Client::new(&sink).and_then(|client| client.to(destination)).map_err(|problem| said(&problem))?;
             sink.ready().await.map_err(|why| Failure::failed(format!("the sink {name} does not answer: {why}")))?;
             if named.0.insert(kind, sink).is_some() {
                 return Err(Failure::usage(format!(

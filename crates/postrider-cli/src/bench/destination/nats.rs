@@ -12,7 +12,7 @@ use postrider_sinks::NatsConfig;
 use uuid::Uuid;
 
 use super::private::{Private, needed};
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -24,6 +24,7 @@ pub fn find() -> Result<PathBuf> {
 }
 
 pub struct NatsServer {
+    client: Client,
     jetstream: Context,
     server: Private,
 }
@@ -37,13 +38,12 @@ impl NatsServer {
             Ok([program.clone().into()].into_iter().chain(words).chain([store.into()]).collect())
         });
         let server = server.await?;
-        let jetstream = jetstream::new(async_nats::connect(url(&server)).await?);
-        Ok(Self { jetstream, server })
+        let url = format!("nats://127.0.0.1:{}", server.port);
+        let jetstream = jetstream::new(async_nats::connect(&url).await?);
+        let mut nats = NatsConfig::default();
+        nats.servers = vec![url];
+        Ok(Self { client: Client::new(&config::Sink::Nats(Box::new(nats)))?, jetstream, server })
     }
-}
-
-fn url(server: &Private) -> String {
-    format!("nats://127.0.0.1:{}", server.port)
 }
 
 #[async_trait]
@@ -58,9 +58,7 @@ impl Destination for NatsServer {
         let stream = self.jetstream.create_stream(config).await?;
         let nothing_to_say = pull::Config { ack_policy: AckPolicy::None, ..Default::default() };
         let consumer = stream.create_consumer(nothing_to_say).await?;
-        let mut nats = NatsConfig::default();
-        nats.servers = vec![url(&self.server)];
-        Ok(Place::new(bound(&config::Sink::Nats(Box::new(nats)), Some(&name))?, Stream { consumer }))
+        Ok(Place::new(self.client.to(&name)?, Stream { consumer }))
     }
 }
 

@@ -105,7 +105,7 @@ impl Private {
     }
 
     /// What it is called, with the version that its log tells behind a text.
-    #[allow(dead_code)] // in a build without brokers
+    #[allow(dead_code)] // in a build without those that tell it
     pub fn describe(&self, name: &str, before_version: &str) -> String {
         let log = self.log();
         let rest = log.split_once(before_version).map_or("", |(_, rest)| rest);
@@ -134,20 +134,13 @@ pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// A program that can be run: on the path, or in one of the directories that are not always on it.
-#[allow(dead_code)] // in a build without brokers
+/// A program on the path.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let rest =
-        ["/usr/lib/rabbitmq/bin", "/usr/local/bin", "/usr/bin", "/usr/local/sbin", "/usr/sbin"].map(PathBuf::from);
-    // Debian's script of this name, on the path, only runs under accounts that it knows; the real one is here.
-    let first = (name == "rabbitmq-server").then(|| rest[0].clone());
-    let directories = first.into_iter().chain(std::env::split_paths(&path)).chain(rest);
-    directories.map(|directory| directory.join(name)).find(|program| program.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|program| program.is_file())
 }
 
 /// The same; the error says what to do.
-#[allow(dead_code)] // in a build without brokers
 pub fn needed(name: &str, example: &str) -> Result<PathBuf> {
     program(name).with_context(|| {
         format!("{name} is not on this machine; install it, or name a server that you have with --sink {example}")
@@ -209,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_on_the_path_and_beside_it() {
+    fn a_program_is_found_on_the_path() {
         assert!(program("sh").is_some_and(|sh| sh.is_file()));
         assert_eq!(program("no-such-server-of-postrider"), None);
         let why = needed("no-such-server-of-postrider", "nats://HOST:PORT").expect_err("none").to_string();

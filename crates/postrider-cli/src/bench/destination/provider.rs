@@ -15,9 +15,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::http::Listening;
-use super::{Described, Destination, Place, bound};
+use super::{Client, Described, Destination, Place};
 use crate::bench::ledger::Ledger;
 use crate::config;
+
+/// What sends a message.
+const METHOD: &str = "/chat.postMessage";
 
 pub struct Slack;
 
@@ -35,8 +38,11 @@ impl Destination for Slack {
 
     async fn place(&self, arrivals: &Arc<Ledger>) -> Result<Place> {
         let arrivals = arrivals.clone();
-        let listening = Listening::start(move |body| {
-            arrivals.note(said(&body).as_bytes());
+        let listening = Listening::start(move |uri, body| {
+            // It is also asked who the token is.
+            if uri.path().ends_with(METHOD) {
+                arrivals.note(said(&body).as_bytes());
+            }
             ([(CONTENT_TYPE, "application/json")], r#"{"ok":true}"#)
         });
         let listening = listening.await?;
@@ -45,7 +51,7 @@ impl Destination for Slack {
         let mut provider = ProviderConfig::default();
         provider.allow_addresses = vec!["127.0.0.0/8".into()];
         provider.slack = Some(slack);
-        let sink = bound(&config::Sink::Provider(Box::new(provider)), None)?;
+        let sink = Client::new(&config::Sink::Provider(Box::new(provider)))?.anywhere()?;
         Ok(Place::new(Arc::new(Addressed { sink }), listening))
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::private::{Private, needed, program};
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -47,8 +47,9 @@ fn jar(directory: &Path) -> Option<PathBuf> {
 }
 
 pub struct Emulator {
-    http: reqwest::Client,
-    server: Private,
+    client: Client,
+    asker: Asker,
+    _server: Private,
 }
 
 impl Emulator {
@@ -60,12 +61,13 @@ impl Emulator {
             let place = ["--host=127.0.0.1".into(), format!("--port={port}").into()];
             Ok([java.clone().into()].into_iter().chain(words).chain(place).collect())
         });
-        Ok(Self { http: reqwest::Client::new(), server: server.await? })
-    }
-
-    fn client(&self) -> Client {
-        let base = format!("http://127.0.0.1:{}/v1/projects/{PROJECT}", self.server.port);
-        Client { http: self.http.clone(), base }
+        let server = server.await?;
+        let mut pubsub = PubsubConfig::default();
+        pubsub.project = PROJECT.into();
+        pubsub.emulator = Some(format!("127.0.0.1:{}", server.port));
+        let client = Client::new(&config::Sink::Pubsub(Box::new(pubsub)))?;
+        let base = format!("http://127.0.0.1:{}/v1/projects/{PROJECT}", server.port);
+        Ok(Self { client, asker: Asker { http: reqwest::Client::new(), base }, _server: server })
     }
 }
 
@@ -76,24 +78,22 @@ impl Destination for Emulator {
     }
 
     async fn place(&self, _: &Arc<Ledger>) -> Result<Place> {
-        let (client, name) = (self.client(), format!("bench-{}", Uuid::now_v7()));
-        client.call(reqwest::Method::PUT, &format!("topics/{name}"), &json!({})).await?;
+        let (asker, name) = (self.asker.clone(), format!("bench-{}", Uuid::now_v7()));
+        asker.call(reqwest::Method::PUT, &format!("topics/{name}"), &json!({})).await?;
         let wanted = json!({ "topic": format!("projects/{PROJECT}/topics/{name}"), "ackDeadlineSeconds": 600 });
-        client.call(reqwest::Method::PUT, &format!("subscriptions/{name}"), &wanted).await?;
-        let mut pubsub = PubsubConfig::default();
-        pubsub.project = PROJECT.into();
-        pubsub.emulator = Some(format!("127.0.0.1:{}", self.server.port));
-        let sink = bound(&config::Sink::Pubsub(Box::new(pubsub)), Some(&name))?;
-        Ok(Place::new(sink, Subscription { client, name }))
+        asker.call(reqwest::Method::PUT, &format!("subscriptions/{name}"), &wanted).await?;
+        Ok(Place::new(self.client.to(&name)?, Subscription { asker, name }))
     }
 }
 
-struct Client {
+/// Asks in JSON.
+#[derive(Clone)]
+struct Asker {
     http: reqwest::Client,
     base: String,
 }
 
-impl Client {
+impl Asker {
     async fn call(&self, method: reqwest::Method, path: &str, body: &Value) -> Result<Value> {
         let request = self.http.request(method, format!("{}/{path}", self.base));
         let answer = request.header("content-type", "application/json").body(body.to_string()).send().await?;
@@ -104,7 +104,7 @@ impl Client {
 }
 
 struct Subscription {
-    client: Client,
+    asker: Asker,
     name: String,
 }
 
@@ -114,7 +114,7 @@ impl Reader for Subscription {
         loop {
             let wanted = json!({ "maxMessages": TOGETHER, "returnImmediately": true });
             let pull = format!("subscriptions/{}:pull", self.name);
-            let pulled = self.client.call(reqwest::Method::POST, &pull, &wanted).await?;
+            let pulled = self.asker.call(reqwest::Method::POST, &pull, &wanted).await?;
             let messages = pulled["receivedMessages"].as_array().map(Vec::as_slice).unwrap_or_default();
             if messages.is_empty() {
                 return Ok(());
@@ -125,7 +125,7 @@ impl Reader for Subscription {
             }
             let ids: Vec<&Value> = messages.iter().map(|message| &message["ackId"]).collect();
             let acknowledge = format!("subscriptions/{}:acknowledge", self.name);
-            self.client.call(reqwest::Method::POST, &acknowledge, &json!({ "ackIds": ids })).await?;
+            self.asker.call(reqwest::Method::POST, &acknowledge, &json!({ "ackIds": ids })).await?;
         }
     }
 }

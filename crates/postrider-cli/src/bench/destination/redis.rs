@@ -11,7 +11,7 @@ use redis::streams::StreamRangeReply;
 use uuid::Uuid;
 
 use super::private::{Private, needed};
-use super::{Described, Destination, Place, Reader, bound};
+use super::{Client, Described, Destination, Place, Reader};
 use crate::bench::ledger::Ledger;
 use crate::config;
 
@@ -23,6 +23,7 @@ pub fn find() -> Result<PathBuf> {
 }
 
 pub struct RedisServer {
+    client: Client,
     connection: MultiplexedConnection,
     server: Private,
 }
@@ -37,13 +38,12 @@ impl RedisServer {
             Ok([program.clone().into()].into_iter().chain(words.map(Into::into)).collect())
         });
         let server = server.await?;
-        let connection = redis::Client::open(url(&server))?.get_multiplexed_async_connection().await?;
-        Ok(Self { connection, server })
+        let url = format!("redis://127.0.0.1:{}", server.port);
+        let connection = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+        let mut redis = RedisConfig::default();
+        redis.urls = vec![url];
+        Ok(Self { client: Client::new(&config::Sink::Redis(Box::new(redis)))?, connection, server })
     }
-}
-
-fn url(server: &Private) -> String {
-    format!("redis://127.0.0.1:{}", server.port)
 }
 
 #[async_trait]
@@ -54,9 +54,7 @@ impl Destination for RedisServer {
 
     async fn place(&self, _: &Arc<Ledger>) -> Result<Place> {
         let stream = format!("bench-{}", Uuid::now_v7());
-        let mut redis = RedisConfig::default();
-        redis.urls = vec![url(&self.server)];
-        let sink = bound(&config::Sink::Redis(Box::new(redis)), Some(&stream))?;
+        let sink = self.client.to(&stream)?;
         Ok(Place::new(sink, Stream { connection: self.connection.clone(), stream, from: "-".into() }))
     }
 }

@@ -83,7 +83,7 @@ impl Handling {
         }
     }
 
-    async fn hand_on(&self, numbers: &[u32], ledger: &Ledger) -> Result<()> {
+    pub async fn hand_on(&self, numbers: &[u32], ledger: &Ledger) -> Result<()> {
         match self {
             Self::Note => numbers.iter().for_each(|n| ledger.note_number(*n)),
             Self::Slow { delay, batch, calls } => {

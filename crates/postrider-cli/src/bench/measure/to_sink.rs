@@ -1,22 +1,55 @@
 //! Draining a backlog through a real sink, and looking at its destination whether everything is there.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use postrider::Sink;
 
-use super::{Outcome, Side, Stage, bare_loop, drain};
+use super::bare_loop::{self, Handling};
+use super::{Outcome, Side, Stage, drain};
 use crate::bench::destination::{Place, read_all};
 use crate::bench::ledger::Ledger;
+use crate::bench::letter::Letters;
+use crate::bench::scenario::Parameters;
 use crate::bench::server::Site;
 use crate::bench::sink::Counted;
 use crate::output;
+
+/// Before it is measured a server gets a part of the work, so that its first steps fall on neither side.
+const WARM_UP: u32 = 10;
+/// How long a sink may take until it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ASKS_EVERY: Duration = Duration::from_millis(100);
+
+/// Lets a server that was started for this do some work. Somebody else's gets nothing that is not measured.
+pub async fn warm_up(stage: Stage<'_>) -> Result<()> {
+    stage.progress.say(format!("{}: warming up", stage.scenario.name));
+    let with = Parameters { messages: stage.scenario.with.messages.div_ceil(WARM_UP), ..stage.scenario.with.clone() };
+    let (there, ledger) = (Arc::new(bare_loop::unordered(&with)), bare_loop::unordered(&with));
+    let destination = stage.destination.context("the scenario has no destination")?;
+    let Place { sink, reader: Some(_reader) } = destination.place(&there).await? else { return Ok(()) };
+    until_ready(&*sink).await?;
+    let numbers: Vec<u32> = (0..with.messages).collect();
+    let handling = Handling::Sink { sink, letters: Letters::of(&with), calls: with.concurrency };
+    handling.hand_on(&numbers, &ledger).await
+}
+
+async fn until_ready(sink: &dyn Sink) -> Result<()> {
+    let began = Instant::now();
+    while let Err(why) = sink.ready().await {
+        ensure!(began.elapsed() < READY_WITHIN, "the sink is not ready: {why}");
+        tokio::time::sleep(ASKS_EVERY).await;
+    }
+    Ok(())
+}
 
 pub async fn run(stage: Stage<'_>, site: &dyn Site, side: Side) -> Result<Outcome> {
     let destination = stage.destination.context("the scenario has no destination")?;
     // Calls are made at the same time, so nothing is said about order here.
     let arrivals = Arc::new(bare_loop::unordered(&stage.scenario.with));
     let Place { sink, reader } = destination.place(&arrivals).await?;
+    until_ready(&*sink).await?;
     let (mut outcome, handed) = through(stage, site, side, sink).await?;
     // What the sink itself says is missing need not be looked for.
     if let Some(mut reader) = reader.filter(|_| outcome.broken.is_empty()) {
@@ -55,7 +88,6 @@ fn verdict(arrivals: &Ledger, sent_again: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::scenario::Parameters;
 
     fn arrivals(numbers: impl IntoIterator<Item = u32>) -> Ledger {
         let ledger = Ledger::new(10, &Parameters::default());
