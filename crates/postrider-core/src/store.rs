@@ -394,6 +394,12 @@ pub trait Store: Send + Sync + 'static {
     /// Counts what waits, runs and is dead.
     async fn stats(&self, scope: &Scope) -> Result<Stats, StoreError>;
 
+    /// For how long the oldest transaction that anybody holds open has kept the database from cleaning up after rows that
+    /// changed since, as far as it can be seen; zero without one. `None` where a database has no such trouble, or does not tell.
+    async fn oldest_xmin_age(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
+
     /// How long until a row becomes eligible by the passing of time alone; `None` if there is none.
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError>;
 

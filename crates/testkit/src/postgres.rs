@@ -12,6 +12,7 @@ mod binaries;
 mod database;
 mod options;
 mod server;
+mod standby;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,11 +55,15 @@ impl Postgres {
     pub(crate) async fn start_with(options: PostgresOptions) -> Result<Self> {
         tokio::task::spawn_blocking(move || {
             let bin_dir = binaries::find()?;
-            let (server, port) = Server::start(&bin_dir, &options).context("cannot start PostgreSQL")?;
-            let data_dir = server.data_dir();
-            Ok(Self { server: Arc::new(Mutex::new(server)), port, bin_dir, data_dir })
+            let started = Server::start(&bin_dir, &options).context("cannot start PostgreSQL")?;
+            Ok(Self::running(bin_dir, started))
         })
         .await?
+    }
+
+    fn running(bin_dir: PathBuf, (server, port): (Server, u16)) -> Self {
+        let data_dir = server.data_dir();
+        Self { server: Arc::new(Mutex::new(server)), port, bin_dir, data_dir }
     }
 
     /// The address of a database for clients.

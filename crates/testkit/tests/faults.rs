@@ -11,12 +11,14 @@ mod faults {
     mod conflicts;
     mod crashes;
     mod everywhere;
+    mod failover;
     mod failpoints;
     mod frozen;
     mod inside;
     mod load;
     mod mariadb_restarts;
     mod no_faults;
+    mod open_transaction;
     mod own_rows;
     mod poison;
     mod relay;

@@ -101,4 +101,7 @@ async fn count(shared: &Shared) {
         shared.metrics.stats(&stats);
         shared.pulse.counted(stats);
     }
+    if let Ok(Some(age)) = shared.call("oldest_xmin_age", shared.store.oldest_xmin_age()).await {
+        shared.metrics.oldest_xmin_age(age);
+    }
 }

@@ -223,6 +223,11 @@ impl Metrics {
         self.oldest_due.set(stats.oldest_due.as_secs_f64());
     }
 
+    /// Only where there is something to tell: a gauge that is always zero would say that all is well.
+    pub fn oldest_xmin_age(&self, age: Duration) {
+        gauge!("postrider_oldest_xmin_age", "dispatcher" => self.name.clone()).set(age.as_secs_f64());
+    }
+
     pub fn breaker(&self, open: bool) {
         self.breaker_open.set(if open { 1.0 } else { 0.0 });
         match open {
@@ -263,6 +268,11 @@ fn describe() {
         "postrider_oldest_due_seconds",
         metrics::Unit::Seconds,
         "For how long the oldest due message has been due."
+    );
+    describe_gauge!(
+        "postrider_oldest_xmin_age",
+        metrics::Unit::Seconds,
+        "For how long the oldest open transaction has kept the database from cleaning up after changed rows."
     );
     describe_gauge!("postrider_breaker_open", "1 while claiming stops because the sink is down.");
 }

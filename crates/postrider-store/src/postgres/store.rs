@@ -30,7 +30,7 @@ use crate::enqueue::Outbox;
 use crate::layout::{Ability, ClaimBy, Layout, LayoutError};
 use crate::migration::Pending;
 use crate::names::Names;
-use crate::sql::Sql;
+use crate::sql::{Sql, fill};
 
 /// An outbox in a PostgreSQL database, as a relay sees it. Cheap to clone.
 ///
@@ -519,6 +519,14 @@ impl Store for PostgresStore {
             })
         };
         read().map_err(|error| for_relay("stats", error))
+    }
+
+    async fn oldest_xmin_age(&self) -> Result<Option<Duration>, StoreError> {
+        let sql: Sql = fill(include_str!("../../sql/postgres/oldest_xmin_age.sql"), []).into();
+        let rows = self.runner.fetch("oldest_xmin_age", &sql, || Ok(PgArguments::default())).await?;
+        let micros: i64 =
+            only("oldest_xmin_age", &rows)?.try_get(0).map_err(|error| for_relay("oldest_xmin_age", error))?;
+        Ok(Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0))))
     }
 
     async fn next_due(&self, scope: &Scope) -> Result<Option<Duration>, StoreError> {

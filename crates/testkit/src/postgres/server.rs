@@ -29,13 +29,28 @@ pub(super) struct Server {
 impl Server {
     /// Creates the data directory and starts a server on it; says on which port.
     pub(super) fn start(bin_dir: &Path, options: &PostgresOptions) -> Result<(Self, u16)> {
-        let home = Home::create("postrider-pg-", options.parent.as_deref())?;
+        Self::start_on(bin_dir, options.parent.as_deref(), |home| {
+            initialise(bin_dir, home)?;
+            configure(&data_of(home), &options.configuration())
+        })
+    }
+
+    /// Copies the data of the server on this port and starts a standby on it that streams from there.
+    pub(super) fn start_standby(bin_dir: &Path, primary: u16) -> Result<(Self, u16)> {
+        Self::start_on(bin_dir, None, |home| copy(bin_dir, home, primary))
+    }
+
+    fn start_on(
+        bin_dir: &Path,
+        parent: Option<&Path>,
+        prepare: impl FnOnce(&Home) -> Result<()>,
+    ) -> Result<(Self, u16)> {
+        let home = Home::create("postrider-pg-", parent)?;
         let data = data_of(&home);
         let command = [bin_dir.join("postgres").into(), "-D".into(), data.clone().into()];
         // QUIT is the immediate shutdown. the guard comes first, so that it also removes what initdb leaves behind
         let guard = Guard::new(home, "QUIT", &command)?;
-        initialise(bin_dir, guard.home())?;
-        configure(&data, &options.configuration())?;
+        prepare(guard.home())?;
         let mut server = Self { guard };
         let port = on_free_port(|port| {
             configure(&data, &line("port", &port.to_string()))?;
@@ -110,6 +125,19 @@ fn initialise(bin_dir: &Path, home: &Home) -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("initdb failed; may the account of the server enter {parent}? it says:\n{said}");
     }
+    Ok(())
+}
+
+/// The copy has the settings of its primary, and notes where to stream from.
+fn copy(bin_dir: &Path, home: &Home, primary: u16) -> Result<()> {
+    let output = home
+        .command(bin_dir.join("pg_basebackup"))
+        .args(["--no-sync", "--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf"])
+        .args(["-h", "127.0.0.1", "-U", "postgres", "-p", &primary.to_string(), "-D"])
+        .arg(data_of(home))
+        .output()
+        .with_context(|| format!("cannot run pg_basebackup in {}", bin_dir.display()))?;
+    ensure!(output.status.success(), "pg_basebackup failed; it says:\n{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
