@@ -9,6 +9,13 @@ pub mod bodies;
 #[allow(dead_code, unused_imports)]
 mod config;
 
+/// What is done with the inputs of a target.
+pub fn target(name: &str) -> Option<fn(&[u8])> {
+    let others = bodies::TARGETS.into_iter();
+    let mut all = others.chain([("configuration", configuration as fn(&[u8]))]);
+    all.find_map(|(known, run)| (known == name).then_some(run))
+}
+
 /// A configuration file with environment variables behind a NUL, `NAME=value` per line: read or refused, with nothing of a
 /// secret in what is said.
 pub fn configuration(data: &[u8]) {

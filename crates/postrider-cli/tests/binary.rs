@@ -13,6 +13,8 @@ mod commands;
 mod configuration;
 #[path = "binary/dead.rs"]
 mod dead;
+#[path = "binary/exhaustion.rs"]
+mod exhaustion;
 #[path = "binary/health.rs"]
 mod health;
 #[path = "binary/injection.rs"]

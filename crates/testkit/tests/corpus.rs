@@ -42,9 +42,9 @@ fn s25_no_input_of_the_corpus_makes_a_target_panic_or_hang() {
 
 #[test]
 fn s25_every_target_of_the_fuzzer_is_replayed() {
-    let targets = fs::read_dir(named::root().join("fuzz/fuzz_targets")).expect("targets");
-    let mut names: Vec<String> = targets
-        .map(|entry| entry.expect("a target").path().file_stem().expect("a name").to_string_lossy().into_owned())
+    let corpus = fs::read_dir(named::root().join("fuzz/corpus")).expect("a corpus");
+    let mut names: Vec<String> = corpus
+        .map(|entry| entry.expect("a target").file_name().to_string_lossy().into_owned())
         // The binary's own tests replay it, see `config/tests/noise.rs`.
         .filter(|name| name != "configuration")
         .collect();

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use postrider::examine::Thresholds;
+use postrider::operate::{Finding, Severity};
 use postrider::postgres::statements::StoreStatements;
 use postrider::{Dispatcher, Layout, Names, PostgresStore, PublishError, Store, callback};
 use sqlx::{AssertSqlSafe, PgPool, Row};
@@ -168,6 +170,10 @@ async fn r39_a_session_that_has_written_and_a_prepared_transaction_hold_cleaning
         .execute(&mut *writer)
         .await?;
     within(SOON, "an old writer", is_old).await?;
+    let thresholds = Thresholds { transaction: Duration::from_secs(1), ..Thresholds::default() };
+    let findings = store.examine_within(&thresholds).await?;
+    let names_it = |finding: &Finding| finding.name == "long-transaction" && finding.severity == Severity::Warning;
+    ensure!(findings.iter().any(names_it), "the doctor names it: {findings:#?}");
     sqlx::query("prepare transaction 'forgotten'").execute(&mut *writer).await?;
     let _ended = writer.rollback().await;
     within(SOON, "an old prepared transaction", is_old).await?;

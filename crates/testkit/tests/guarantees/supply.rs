@@ -61,6 +61,18 @@ fn s22_every_package_has_a_licence_that_is_allowed() -> Result<()> {
     Ok(())
 }
 
+/// Of a crate that is asked for in any version, the next `cargo update` may bring any other.
+#[test]
+fn s22_no_package_of_ours_takes_any_version_of_another() -> Result<()> {
+    for package in packages()?.iter().filter(|package| package["source"].is_null()) {
+        for wanted in package["dependencies"].as_array().context("dependencies")? {
+            let any = wanted["path"].is_null() && text(wanted, "req") == "*";
+            ensure!(!any, "{} takes any version of {}", package["name"], wanted["name"]);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn s22_a_licence_that_is_not_allowed_is_found_out() -> Result<()> {
     let allowed = allowed()?;
@@ -97,7 +109,7 @@ fn s22_unsafe_is_forbidden_in_every_crate_of_ours() -> Result<()> {
 fn s22_ci_builds_what_the_lock_file_says() -> Result<()> {
     let ignored = read(".gitignore")?;
     ensure!(!ignored.contains("Cargo.lock") && root().join("Cargo.lock").exists());
-    for script in [".ci/run", "scripts/test", "scripts/sabotage"] {
+    for script in [".ci/run", "scripts/test", "scripts/sabotage", "scripts/fuzz"] {
         for line in read(script)?.lines().filter(|line| !line.trim_start().starts_with('#')) {
             let builds = ["cargo test", "cargo build", "cargo run", "cargo check", "cargo clippy", "cargo doc"];
             let is_locked = line.contains("--locked") || !builds.iter().any(|verb| line.contains(verb));
