@@ -21,7 +21,8 @@ pub struct Arguments {
     /// What every choice is made by; one of its own, and printed, unless this is given.
     #[arg(long)]
     seed: Option<u64>,
-    /// What may go wrong: all, none, or some of kill, freeze, restart, network, sink, rolling, disk with commas between.
+    /// What may go wrong: all, none, or some of kill, freeze, restart, network, sink, rolling, disk with commas between. Unless this is
+    /// given it is what a goal says, and otherwise all that the store can have.
     #[arg(long, value_name = "KINDS")]
     faults: Option<String>,
     /// So many faults.
@@ -69,11 +70,12 @@ impl Arguments {
             None if self.quick => plan.short(),
             None => plan,
         };
-        if let Some(text) = &self.faults {
-            plan.faults = faults(text, self.store)?;
-        } else if self.goal.is_none() && !self.quick {
-            plan.faults = BTreeSet::from([Fault::Kill]);
-        }
+        plan = match self.faults.as_deref() {
+            Some("all") => plan.everything(),
+            Some(words) => Plan { faults: faults(words)?, ..plan },
+            None if self.goal.is_none() && !self.quick => plan.everything(),
+            None => plan,
+        };
         plan.broker = self.broker;
         plan.length.cycles = self.cycles.or(plan.length.cycles);
         plan.length.messages = self.messages.or(plan.length.messages);
@@ -84,10 +86,9 @@ impl Arguments {
     }
 }
 
-/// `all` is all that the store can have; what is named must be possible.
-fn faults(text: &str, store: Kind) -> Result<BTreeSet<Fault>> {
+/// What is named must be possible: nothing of it is left out.
+fn faults(text: &str) -> Result<BTreeSet<Fault>> {
     match text {
-        "all" => Ok(Fault::ALL.iter().copied().filter(|fault| fault.is_for(store)).collect()),
         "none" => Ok(BTreeSet::new()),
         words => words.split(',').map(|word| word.trim().parse()).collect(),
     }
@@ -109,6 +110,9 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let words: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
     let kinds = if words.is_empty() { "none".into() } else { words.join(", ") };
     eprintln!("seed {}, {} on {}, faults: {kinds}", plan.seed, plan.store.word(), plan.broker.word());
+    for (fault, why) in &plan.left_out {
+        eprintln!("LEFT OUT: {}: {why}", fault.word());
+    }
     eprintln!("the binary is {}", plan.binary.display());
     let started = Instant::now();
     let tell = |line: &str| eprintln!("{:>6.0} s  {line}", started.elapsed().as_secs_f64());
@@ -151,11 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_those_that_the_store_can_have() {
-        assert!(plan("--faults all --store postgres").has(Fault::Restart));
-        assert!(!plan("--faults all --store sqlite").has(Fault::Restart));
+    fn all_faults_are_those_that_the_store_can_have_also_if_nothing_is_said() {
+        for words in ["--faults all --store", "--minutes 1 --seed 7 --store"] {
+            let (postgres, sqlite) = (plan(&format!("{words} postgres")), plan(&format!("{words} sqlite")));
+            for fault in Fault::ALL {
+                let is_left_out = postgres.left_out.iter().any(|(left_out, _)| left_out == fault);
+                assert!(postgres.has(*fault) != is_left_out, "{words}: {}", fault.word());
+            }
+            assert!(!sqlite.has(Fault::Restart) && sqlite.has(Fault::Network));
+        }
+        assert_eq!(plan("--quick").faults, BTreeSet::from([Fault::Kill]));
+        assert_eq!(plan("--goal freeze").faults, BTreeSet::from([Fault::Freeze]));
+    }
+
+    #[test]
+    fn what_is_named_is_never_left_out() {
         assert!(plan("--faults none").faults.is_empty());
-        assert!(plan("--faults kill,disk").has(Fault::Disk));
-        assert!(faults("kill,fire", Kind::Postgres).is_err());
+        let named = plan("--faults kill,disk");
+        assert!(named.has(Fault::Disk) && named.left_out.is_empty());
+        assert!(faults("kill,fire").is_err());
     }
 }

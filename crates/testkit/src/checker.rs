@@ -99,7 +99,7 @@ impl Checker {
         rows.iter_mut().for_each(|row| row.contents = known.get(&row.id).copied());
         let ledger = read(&self.source, "select id::text from ledger", entry).await?;
         let arrivals = read(&self.source, ARRIVALS, arrival).await?;
-        Ok(Evidence { ledger, rows, arrivals, changes, grain: 0 })
+        Ok(Evidence { ledger, rows, arrivals, changes, grain: 0, drops_repeats: false })
     }
 }
 

@@ -13,7 +13,7 @@ mod cut;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -54,7 +54,19 @@ struct Link {
     upstream: SocketAddr,
     mode: watch::Sender<Mode>,
     cuts: Cuts,
+    /// Requests whose replies are cut in the middle.
+    traps: Cuts,
+    halved: AtomicUsize,
     open: AtomicUsize,
+    accepted: AtomicUsize,
+    harmed: AtomicUsize,
+}
+
+/// What both directions of one connection know.
+struct Conversation<'a> {
+    link: &'a Link,
+    is_trapped: AtomicBool,
+    is_harmed: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +80,7 @@ impl Proxy {
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
         let port = listener.local_addr()?.port();
-        let mode = watch::Sender::new(Mode::Pass);
-        let link = Arc::new(Link { upstream, mode, cuts: Cuts::default(), open: AtomicUsize::new(0) });
+        let link = Arc::new(Link::new(upstream));
         let stop = CancellationToken::new();
         tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, Arc::clone(&link), stop.clone())));
         Ok(Self { port, link, _stop: stop.drop_guard() })
@@ -106,9 +117,57 @@ impl Proxy {
         self.link.cuts.arm(bytes, times);
     }
 
-    /// How many replies were cut so far.
+    /// The next `times` that `bytes` occur in a request, the request passes; of the reply to it the first half passes, and then its
+    /// connection is closed on both sides. It is for clients that wait for each reply before they ask again.
+    pub fn cut_replies_to(&self, bytes: &[u8], times: usize) {
+        self.link.traps.arm(bytes, times);
+    }
+
+    /// How many replies were cut so far, whole ones and halves.
     pub fn cuts(&self) -> usize {
-        self.link.cuts.done()
+        self.link.cuts.done() + self.link.halved.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were made so far.
+    pub fn accepted(&self) -> usize {
+        self.link.accepted.load(Ordering::SeqCst)
+    }
+
+    /// How many connections have lost bytes or were reset so far.
+    pub fn harmed(&self) -> usize {
+        self.link.harmed.load(Ordering::SeqCst)
+    }
+}
+
+impl Link {
+    fn new(upstream: SocketAddr) -> Self {
+        let (cuts, traps) = (Cuts::default(), Cuts::default());
+        let [halved, open, accepted, harmed] = [const { AtomicUsize::new(0) }; 4];
+        Self { upstream, mode: watch::Sender::new(Mode::Pass), cuts, traps, halved, open, accepted, harmed }
+    }
+}
+
+impl Conversation<'_> {
+    /// How much of a piece of data is passed on; less than all of it is the last that passes.
+    fn kept(&self, direction: Direction, tail: &mut Tail, data: &[u8]) -> usize {
+        if direction == Direction::Requests {
+            if self.link.traps.hit(tail, data) {
+                self.is_trapped.store(true, Ordering::SeqCst);
+            }
+            return data.len();
+        }
+        if self.is_trapped.load(Ordering::SeqCst) {
+            self.link.halved.fetch_add(1, Ordering::SeqCst);
+            return data.len() / 2;
+        }
+        if self.link.cuts.hit(tail, data) { 0 } else { data.len() }
+    }
+
+    /// Counts the connection, once.
+    fn harm(&self) {
+        if !self.is_harmed.swap(true, Ordering::SeqCst) {
+            self.link.harmed.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -130,6 +189,7 @@ struct Open(Arc<Link>);
 impl Open {
     fn new(link: Arc<Link>) -> Self {
         link.open.fetch_add(1, Ordering::SeqCst);
+        link.accepted.fetch_add(1, Ordering::SeqCst);
         Self(link)
     }
 }
@@ -147,11 +207,13 @@ async fn carry(mut client: TcpStream, open: Open) {
         return;
     };
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
+    let conversation = Conversation { link, is_trapped: AtomicBool::new(false), is_harmed: AtomicBool::new(false) };
     let must_reset = tokio::select! {
         () = reset(link) => true,
-        _ = both_ways(&mut client, &mut upstream, link) => false,
+        _ = both_ways(&mut client, &mut upstream, &conversation) => false,
     };
     if must_reset {
+        conversation.harm();
         let _ = (client.set_zero_linger(), upstream.set_zero_linger());
     }
 }
@@ -162,18 +224,23 @@ async fn reset(link: &Link) {
 }
 
 /// Ends when both sides have closed, or at once when one direction fails or is cut.
-async fn both_ways(client: &mut TcpStream, upstream: &mut TcpStream, link: &Link) -> io::Result<()> {
+async fn both_ways(client: &mut TcpStream, upstream: &mut TcpStream, about: &Conversation<'_>) -> io::Result<()> {
     let (from_client, to_client) = client.split();
     let (from_upstream, to_upstream) = upstream.split();
     tokio::try_join!(
-        pump(from_client, to_upstream, Direction::Requests, link),
-        pump(from_upstream, to_client, Direction::Replies, link),
+        pump(from_client, to_upstream, Direction::Requests, about),
+        pump(from_upstream, to_client, Direction::Replies, about),
     )?;
     Ok(())
 }
 
-async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, direction: Direction, link: &Link) -> io::Result<()> {
-    let mut mode = link.mode.subscribe();
+async fn pump(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    direction: Direction,
+    about: &Conversation<'_>,
+) -> io::Result<()> {
+    let mut mode = about.link.mode.subscribe();
     let mut tail = Tail::default();
     let mut lost = false;
     let mut chunk = vec![0; CHUNK];
@@ -186,12 +253,14 @@ async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, direction: Directio
         }
         lost = lost || !passes(&mut mode, direction).await;
         if lost {
+            about.harm();
             continue;
         }
-        if direction == Direction::Replies && link.cuts.hit(&mut tail, &chunk[..count]) {
+        let kept = about.kept(direction, &mut tail, &chunk[..count]);
+        to.write_all(&chunk[..kept]).await?;
+        if kept < count {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        to.write_all(&chunk[..count]).await?;
     }
 }
 

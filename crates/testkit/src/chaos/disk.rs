@@ -3,7 +3,7 @@
 //! Promise: it is there until it is dropped, and nothing else is on it. Mounting needs root: without it the error says
 //! so, and nothing is skipped. When the test process is killed the mount stays behind, empty after the next restart.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +20,9 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// Enough to see whether one can be mounted.
+    pub const SMALLEST: u64 = 1 << 20;
+
     /// Mounts one of so many bytes.
     pub fn mount(bytes: u64) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("postrider-disk-").tempdir()?;
@@ -44,9 +47,10 @@ impl Disk {
         self.path().join("filler")
     }
 
-    /// Writes until there is no room for another page; says how many bytes that took.
+    /// Writes until there is no room for another page; says how many bytes that took. What others have removed since is filled again.
     pub fn fill(&self) -> Result<u64> {
-        let mut file = File::create(self.filler()).context("cannot fill the disk")?;
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(self.filler()).context("cannot fill the disk")?;
         let mut written = 0;
         for size in [LARGE, SMALL] {
             let piece = vec![0; size];
@@ -93,6 +97,7 @@ mod tests {
         assert!(disk.fill()? > 1 << 20);
         let error = std::fs::write(path.join("more"), [0; 4096]).expect_err("it is full");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert!(disk.fill()? < SMALL as u64, "there is no room left to fill");
         disk.free()?;
         std::fs::write(path.join("more"), [0; 4096])?;
         drop(disk);

@@ -13,10 +13,11 @@
 //! | `plan.rs`, `schedule.rs` | what is asked for, and what happens when |
 //! | `place.rs`, `disk.rs`, `broker.rs` | the servers and the ways to them |
 //! | `message.rs`, `producers.rs`, `relay.rs` | the actors |
-//! | `fault.rs`, `rest.rs` | breaking it, mending it, and waiting until nothing is open |
+//! | `fault.rs`, `coverage.rs`, `rest.rs` | breaking it, what that hit, mending it, and waiting until nothing is open |
 //! | `metrics.rs`, `secret.rs`, `verdict.rs` | I9, I10, and the outcome; I1 to I8 are the [checker](crate::checker)'s |
 
 mod broker;
+mod coverage;
 mod disk;
 mod fault;
 mod message;
@@ -30,11 +31,12 @@ mod schedule;
 mod secret;
 mod verdict;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 
-pub use plan::{Broker, Fault, Goal, Kind, Length, Plan, SHORT};
+pub use coverage::{Coverage, Tally};
+pub use plan::{Act, Broker, Fault, Goal, Kind, Length, Plan, SHORT};
 pub use schedule::{Event, Schedule, Step};
 pub use verdict::Verdict;
 
@@ -60,10 +62,10 @@ pub async fn run(plan: &Plan, tell: Tell<'_>) -> Result<Verdict> {
     let producers = Producers::start(&place, plan.seed).await?;
     let started = Instant::now();
     let mut bound = Bound::new(fleet.settings(), plan.relays);
-    let (slowest_resumption, broken) = (Duration::ZERO, Vec::new());
-    let mut stage = Stage { place: &place, broker: &broker, fleet: &mut fleet, slowest_resumption, broken };
-    disturb(plan, &mut stage, &producers, &mut bound, tell).await?;
-    let Stage { slowest_resumption, broken, .. } = stage;
+    let mut stage = Stage::new(&place, &broker, &mut fleet, &producers);
+    disturb(plan, &mut stage, &mut bound, tell).await?;
+    let Stage { slowest_resumption, coverage, mut broken, .. } = stage;
+    broken.extend(coverage.missed());
     let faults = bound.faults();
     tell(&format!("{faults} faults are over; the rest of the load comes, and then everything comes to rest"));
     producers.allow(plan.length.messages.unwrap_or(0));
@@ -74,18 +76,13 @@ pub async fn run(plan: &Plan, tell: Tell<'_>) -> Result<Verdict> {
     let took = started.elapsed();
     let mut verdict = scene.conclude(fleet, told, bound).await?;
     verdict.broken.extend(broken);
-    (verdict.took, verdict.slowest_resumption) = (took, slowest_resumption);
+    (verdict.took, verdict.slowest_resumption, verdict.coverage) = (took, slowest_resumption, coverage);
     Ok(verdict)
 }
 
 /// Faults and load, until every limit is reached that was given.
-async fn disturb(
-    plan: &Plan,
-    stage: &mut Stage<'_>,
-    producers: &Producers,
-    bound: &mut Bound,
-    tell: Tell<'_>,
-) -> Result<()> {
+async fn disturb(plan: &Plan, stage: &mut Stage<'_>, bound: &mut Bound, tell: Tell<'_>) -> Result<()> {
+    let producers = stage.producers;
     let (started, mut told_at) = (Instant::now(), Instant::now());
     let Length { cycles, messages, time } = plan.length;
     let per_step = match (messages, cycles) {
@@ -102,8 +99,8 @@ async fn disturb(
         let all = messages.unwrap_or(usize::MAX);
         producers.allow((per_step * step.number).min(all));
         tokio::time::sleep(step.after).await;
-        stage.carry_out(step.event).await?;
-        bound.count(step.event);
+        let took = stage.carry_out(step.event).await?;
+        bound.count(step.event, took);
         if told_at.elapsed() > rest::TELL_EVERY {
             told_at = Instant::now();
             let (committed, arrived) = (producers.committed(), stage.broker.arrivals());

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::disk::Disk;
-use super::plan::{Fault, Kind, Plan};
+use super::plan::{Fault, Kind, Length, Plan};
 use super::secret::DATABASE_PASSWORD;
 use crate::mariadb::{MariaDb, MySqlDatabase};
 use crate::postgres::{Database, Postgres};
@@ -23,13 +23,22 @@ use crate::{checker, within};
 const DISK: u64 = 256 << 20;
 /// What a message takes on it with everything, at most.
 const DISK_PER_MESSAGE: u64 = 6 << 10;
+/// How many messages come, at most, in a second of a run that is as long as some time, and how many more than were asked for.
+const MESSAGES_PER_SECOND: u64 = 250;
+const MORE_MESSAGES: u64 = 20_000;
+/// It is in memory.
+const LARGEST_DISK: u64 = 4 << 30;
 /// How long a server may take to let clients in again.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// PostgreSQL's answer to a COMMIT that was carried out.
-const POSTGRES_COMMITTED: &[u8] = b"COMMIT\0";
-/// MariaDB's answer to a statement that touched no row and left no transaction open, as COMMIT does.
-const MARIADB_COMMITTED: &[u8] = &[7, 0, 0, 1, 0, 0, 0, 2, 0];
+/// How long a file that nobody has locked may take to be written to.
+const WRITABLE_WITHIN: Duration = Duration::from_millis(500);
+
+/// COMMIT as a simple query of PostgreSQL: its letter, its length, its text. What is asked for is known for sure; what is
+/// answered looks like other answers.
+const POSTGRES_COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
+/// COMMIT as a command of MySQL: seven bytes, the first packet, a query, its text.
+const MARIADB_COMMIT: &[u8] = b"\x07\0\0\0\x03COMMIT";
 
 // servers go before the disk that they are on
 enum Server {
@@ -56,8 +65,7 @@ pub struct Place {
 impl Place {
     /// Starts the server and makes the tables.
     pub async fn start(plan: &Plan) -> Result<Self> {
-        let room = DISK + DISK_PER_MESSAGE * plan.length.messages.unwrap_or(20_000) as u64;
-        let disk = plan.has(Fault::Disk).then(|| Disk::mount(room)).transpose()?;
+        let disk = plan.has(Fault::Disk).then(|| Disk::mount(room(plan))).transpose()?;
         // what a killed server had confirmed must be there again
         let is_durable = plan.has(Fault::Restart) || plan.has(Fault::Disk);
         let server = Server::start(plan.store, is_durable, disk.as_ref()).await?;
@@ -110,17 +118,48 @@ impl Place {
         Ok(&self.ways.as_ref().context("SQLite has no network")?.relays)
     }
 
-    /// Loses the next answers to a producer's COMMIT.
+    /// How often a relay has connected.
+    pub fn relays_connected(&self) -> usize {
+        self.ways.as_ref().map_or(0, |ways| ways.relays.accepted())
+    }
+
+    /// Cuts the next replies to a producer's COMMIT in the middle.
     pub fn cut_commits(&self, times: usize) -> Result<()> {
-        let committed = match &self.server {
-            Server::MariaDb(..) => MARIADB_COMMITTED,
-            _ => POSTGRES_COMMITTED,
+        let commit = match &self.server {
+            Server::MariaDb(..) => MARIADB_COMMIT,
+            _ => POSTGRES_COMMIT,
         };
-        self.ways.as_ref().context("SQLite has no network")?.producers.cut_replies_containing(committed, times);
+        self.ways.as_ref().context("SQLite has no network")?.producers.cut_replies_to(commit, times);
         Ok(())
     }
 
-    /// How many answers were lost.
+    /// How many messages are claimed by the relay whose leases have this length: each has one of its own, so that it is known
+    /// on every database.
+    pub async fn held(&self, lease: Duration) -> Result<usize> {
+        let dialect = self.source.dialect();
+        let sql = format!(
+            "select count(*) from outbox_messages where status = 'processing' and {} - {} = {}",
+            dialect.micros("locked_until"),
+            dialect.micros("updated_at"),
+            lease.as_micros()
+        );
+        Ok(usize::try_from(self.source.count(&sql).await?)?)
+    }
+
+    /// How many messages are neither delivered nor dead.
+    pub async fn open(&self) -> Result<usize> {
+        let sql = "select count(*) from outbox_messages where status in ('pending', 'processing')";
+        Ok(usize::try_from(self.source.count(sql).await?)?)
+    }
+
+    /// Whether others can write. A process that stands still in a transaction keeps everybody from SQLite's file.
+    pub async fn is_writable(&self) -> bool {
+        let Server::Sqlite(..) = &self.server else { return true };
+        let probe = self.source.run("update ledger set place = place where 1 = 0");
+        tokio::time::timeout(WRITABLE_WITHIN, probe).await.is_ok_and(|done| done.is_ok())
+    }
+
+    /// How many replies were cut.
     pub fn commits_cut(&self) -> usize {
         self.ways.as_ref().map_or(0, |ways| ways.producers.cuts())
     }
@@ -175,7 +214,7 @@ impl Place {
         match self.until_ready(Duration::from_secs(10)).await {
             Ok(()) => Ok(()),
             // PostgreSQL gives up when it cannot even recover for lack of room.
-            Err(_) => self.restart().await,
+            Err(_) => self.restart().await.context("is the disk too small for so long a run?"),
         }
     }
 
@@ -195,6 +234,14 @@ impl Place {
     pub fn clock_grain(&self) -> i64 {
         if matches!(self.server, Server::Sqlite(..)) { 2_000 } else { 0 }
     }
+}
+
+/// How large the disk of a run has to be.
+fn room(plan: &Plan) -> u64 {
+    let Length { messages, time, .. } = plan.length;
+    let in_time = time.map_or(0, |time| time.as_secs() * MESSAGES_PER_SECOND);
+    let messages = in_time.max(messages.unwrap_or(0) as u64) + MORE_MESSAGES;
+    (DISK + DISK_PER_MESSAGE * messages).min(LARGEST_DISK)
 }
 
 /// The application's own table: what it knows about each message that it committed.

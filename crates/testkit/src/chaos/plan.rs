@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
+use super::disk::Disk;
+
 /// The words of an enumeration, for reading and printing.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident, $what:literal, $($variant:ident = $word:literal: $doc:literal,)+) => {
@@ -63,10 +65,30 @@ words! {
     Kill = "kill": "kill -9 of a relay, and another one in its place.",
     Freeze = "freeze": "SIGSTOP of a relay past its leases, then SIGCONT.",
     Restart = "restart": "The database server is killed or stopped at once, and comes back.",
-    Network = "network": "Black hole, reset, half-open connections, and lost answers to COMMIT.",
+    Network = "network": "Black hole, reset, half-open connections, and replies to COMMIT that are cut in the middle.",
     Sink = "sink": "The broker is killed or frozen, and comes back.",
     Rolling = "rolling": "A new relay, then SIGTERM for an old one.",
     Disk = "disk": "The file system of the database is full for a while.",
+}
+
+words! {
+    /// What goes wrong in particular; each kind of fault has one or several.
+    Act, "fault",
+    Kill = "relay killed": "kill -9 of a relay.",
+    Freeze = "relay frozen": "SIGSTOP of a relay that holds messages, until others have taken some of them.",
+    Roll = "relay replaced": "A new relay, then SIGTERM for one that holds messages.",
+    KillStore = "database killed": "All processes of the server at once.",
+    StopStore = "database stopped": "PostgreSQL's immediate shutdown.",
+    StoreBlackhole = "database, black hole": "Nothing passes between relays and database.",
+    StoreReset = "database, reset": "Connections between relays and database are reset.",
+    StoreHalfOpen = "database, half open": "The relays' statements pass, and answers are lost.",
+    CutCommits = "COMMIT's reply cut": "A producer gets the first half of a reply to COMMIT.",
+    SinkBlackhole = "broker, black hole": "Nothing passes between relays and broker.",
+    SinkReset = "broker, reset": "Connections between relays and broker are reset.",
+    SinkHalfOpen = "broker, half open": "Publishes pass, and answers are lost.",
+    KillSink = "broker killed": "And started again.",
+    FreezeSink = "broker frozen": "SIGSTOP, and SIGCONT.",
+    FillDisk = "disk full": "The file system of the database.",
 }
 
 words! {
@@ -79,10 +101,42 @@ words! {
     Rolling = "rolling": "Rolling restarts: nothing lost, nothing twice, no attempt spent.",
 }
 
+impl Broker {
+    /// Whether it drops what it got shortly before: NATS has a window of 100 ms at least. A broker that was frozen finds two attempts
+    /// of one message in its queue, and takes one.
+    pub fn drops_repeats(self) -> bool {
+        self == Self::Nats
+    }
+}
+
 impl Fault {
     /// Whether a database can have it: SQLite has neither a server nor a network.
     pub fn is_for(self, store: Kind) -> bool {
         store != Kind::Sqlite || self != Self::Restart
+    }
+}
+
+impl Act {
+    /// The kind of fault that it belongs to.
+    pub fn kind(self) -> Fault {
+        match self {
+            Self::Kill => Fault::Kill,
+            Self::Freeze => Fault::Freeze,
+            Self::Roll => Fault::Rolling,
+            Self::KillStore | Self::StopStore => Fault::Restart,
+            Self::KillSink | Self::FreezeSink => Fault::Sink,
+            Self::FillDisk => Fault::Disk,
+            _ => Fault::Network,
+        }
+    }
+
+    /// Whether a database can have it: of SQLite's ways only the one to the broker is a network.
+    pub fn is_for(self, store: Kind) -> bool {
+        match self {
+            Self::StopStore => store == Kind::Postgres,
+            Self::StoreBlackhole | Self::StoreReset | Self::StoreHalfOpen | Self::CutCommits => store != Kind::Sqlite,
+            other => other.kind().is_for(store),
+        }
     }
 }
 
@@ -110,6 +164,8 @@ pub struct Plan {
     pub seed: u64,
     /// What may happen.
     pub faults: BTreeSet<Fault>,
+    /// What was asked for and this machine cannot do, and why.
+    pub left_out: Vec<(Fault, String)>,
     /// How long.
     pub length: Length,
     /// Relays at the same time.
@@ -133,6 +189,7 @@ impl Plan {
             broker: Broker::Nats,
             seed,
             faults: BTreeSet::new(),
+            left_out: Vec::new(),
             length: Length::default(),
             relays: 3,
             log_level: "trace".into(),
@@ -168,6 +225,21 @@ impl Plan {
         self
     }
 
+    /// Every kind of fault that the store can have. What this machine cannot do is left out, and that is said.
+    pub fn everything(mut self) -> Self {
+        self.faults = Fault::ALL.iter().copied().filter(|fault| fault.is_for(self.store)).collect();
+        if let Err(error) = Disk::mount(Disk::SMALLEST) {
+            self.faults.remove(&Fault::Disk);
+            self.left_out.push((Fault::Disk, error.to_string()));
+        }
+        self
+    }
+
+    /// All that may happen in particular.
+    pub fn acts(&self) -> impl Iterator<Item = Act> {
+        Act::ALL.iter().copied().filter(|act| self.has(act.kind()) && act.is_for(self.store))
+    }
+
     /// Whether something may happen.
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
@@ -186,6 +258,10 @@ impl Plan {
         for fault in &self.faults {
             ensure!(fault.is_for(self.store), "{} has no server: leave `{}` out", self.store.word(), fault.word());
         }
+        ensure!(
+            self.relays > 1 || !self.has(Fault::Freeze),
+            "nobody takes over from a frozen relay: give --relays 2 or more, or leave `freeze` out"
+        );
         ensure!(
             !self.faults.is_empty() || cycles.unwrap_or(0) == 0,
             "{} faults were asked for and none are allowed: give --faults",
@@ -224,9 +300,26 @@ mod tests {
         assert!(refused(plan(Kind::Sqlite)).contains("give --cycles"));
         assert!(refused(plan(Kind::Sqlite).goal(Goal::Restarts)).contains("sqlite has no server: leave `restart` out"));
         assert!(refused(Plan::new("/nowhere", Kind::Sqlite, 1).short()).contains("/nowhere is not there"));
+        let mut alone = plan(Kind::Sqlite).goal(Goal::Freeze);
+        alone.relays = 1;
+        assert!(refused(alone).contains("nobody takes over from a frozen relay"));
         let mut without = plan(Kind::Sqlite).short();
         without.faults.clear();
         assert!(refused(without).contains("give --faults"));
+    }
+
+    #[test]
+    fn everything_is_all_that_the_store_can_have_and_what_is_left_out_is_said() {
+        for store in Kind::ALL {
+            let all = plan(*store).everything();
+            assert_eq!(all.has(Fault::Restart), *store != Kind::Sqlite);
+            let left_out: Vec<Fault> = all.left_out.iter().map(|(fault, _)| *fault).collect();
+            assert_eq!(left_out, if all.has(Fault::Disk) { vec![] } else { vec![Fault::Disk] });
+            let missing = Fault::ALL.iter().filter(|fault| fault.is_for(*store) && !all.has(**fault));
+            assert_eq!(missing.count(), left_out.len());
+        }
+        let acts = |store| plan(store).everything().acts().filter(|act| act.kind() == Fault::Network).count();
+        assert_eq!((acts(Kind::Postgres), acts(Kind::MariaDb), acts(Kind::Sqlite)), (7, 7, 3));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! knows, and the ledger is in the database. Its keys are not used again, because what comes late would break their order,
 //! and that would be the producer's fault.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,24 +35,55 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Told {
     /// Messages whose commit was confirmed.
     pub committed: Vec<Uuid>,
-    /// Transactions that were aborted on purpose.
-    pub aborted: usize,
-    /// Transactions that failed, or whose end is not known.
-    pub unknown: usize,
+    /// Transactions that nobody asked to commit, by their messages.
+    pub aborted: Vec<Vec<Uuid>>,
+    /// Transactions that failed, or whose end is not known, by their messages.
+    pub unknown: Vec<Vec<Uuid>>,
+}
+
+impl Told {
+    /// How many of the transactions with an unknown end were committed after all.
+    pub fn carried_out(&self, there: &HashSet<Uuid>) -> usize {
+        self.unknown.iter().filter(|ids| ids.iter().all(|id| there.contains(id))).count()
+    }
+
+    /// Where the outbox has what was taken back, or a part of a transaction (I1).
+    pub fn judge(&self, there: &HashSet<Uuid>) -> Vec<String> {
+        let count = |ids: &[Uuid]| ids.iter().filter(|id| there.contains(id)).count();
+        let returned = self.aborted.iter().filter(|ids| count(ids) > 0).count();
+        let parts = self.unknown.iter().filter(|ids| (1..ids.len()).contains(&count(ids))).count();
+        let tell = |number: usize, what: &str| (number > 0).then(|| format!("I1: {number} {what}"));
+        let returned = tell(returned, "transactions were aborted, and their messages are in the outbox");
+        let parts = tell(parts, "transactions whose end was not known are in the outbox in part");
+        returned.into_iter().chain(parts).collect()
+    }
+}
+
+/// How it goes so far.
+#[derive(Debug, Default)]
+struct Counts {
+    committed: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Counts {
+    fn committed(&self) -> usize {
+        self.committed.load(Ordering::SeqCst)
+    }
 }
 
 /// Producers at work.
 pub struct Producers {
     /// How many messages may have been committed by now; the producers are done when nobody can raise it any more.
     allowed: watch::Sender<usize>,
-    committed: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     tasks: JoinSet<Result<Told>>,
 }
 
 impl Producers {
     /// Starts them; they wait to be allowed something.
     pub async fn start(place: &Place, seed: u64) -> Result<Self> {
-        let (allowed, committed) = (watch::Sender::new(0), Arc::new(AtomicUsize::new(0)));
+        let (allowed, counts) = (watch::Sender::new(0), Arc::new(Counts::default()));
         let mut tasks = JoinSet::new();
         for number in 0..PRODUCERS {
             let source = Source::connect(&place.producers_url(), "producer", 1).await?;
@@ -63,19 +95,33 @@ impl Producers {
                 chance: fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(number)),
                 told: Told::default(),
             };
-            tasks.spawn(producer.run(allowed.subscribe(), committed.clone()));
+            tasks.spawn(producer.run(allowed.subscribe(), counts.clone()));
         }
-        Ok(Self { allowed, committed, tasks })
+        Ok(Self { allowed, counts, tasks })
     }
 
     /// Allows so many messages in all.
     pub fn allow(&self, messages: usize) {
-        self.allowed.send_modify(|allowed| *allowed = messages.max(*allowed));
+        self.allowed.send_if_modified(|allowed| {
+            let is_more = messages > *allowed;
+            *allowed = messages.max(*allowed);
+            is_more
+        });
+    }
+
+    /// Allows so many more if there is nothing to do any more.
+    pub fn feed(&self, messages: usize) {
+        self.allow(self.committed() + messages);
     }
 
     /// How many messages were committed for sure.
     pub fn committed(&self) -> usize {
-        self.committed.load(Ordering::SeqCst)
+        self.counts.committed()
+    }
+
+    /// How many transactions failed, or have an end that is not known.
+    pub fn failed(&self) -> usize {
+        self.counts.failed.load(Ordering::SeqCst)
     }
 
     /// Waits until they have committed what they may; answers what they were told.
@@ -86,8 +132,8 @@ impl Producers {
         while let Some(told) = tasks.join_next().await {
             let told = told??;
             all.committed.extend(told.committed);
-            all.aborted += told.aborted;
-            all.unknown += told.unknown;
+            all.aborted.extend(told.aborted);
+            all.unknown.extend(told.unknown);
         }
         Ok(all)
     }
@@ -104,19 +150,19 @@ struct Producer {
 }
 
 impl Producer {
-    async fn run(mut self, mut allowed: watch::Receiver<usize>, committed: Arc<AtomicUsize>) -> Result<Told> {
+    async fn run(mut self, mut allowed: watch::Receiver<usize>, counts: Arc<Counts>) -> Result<Told> {
         loop {
-            while committed.load(Ordering::SeqCst) < *allowed.borrow() {
-                self.transact(&committed).await;
+            while counts.committed() < *allowed.borrow() {
+                self.transact(&counts).await;
             }
-            let more = allowed.wait_for(|allowed| committed.load(Ordering::SeqCst) < *allowed).await;
+            let more = allowed.wait_for(|allowed| counts.committed() < *allowed).await;
             if more.is_err() {
                 return Ok(self.told);
             }
         }
     }
 
-    async fn transact(&mut self, committed: &AtomicUsize) {
+    async fn transact(&mut self, counts: &Counts) {
         let made: Vec<Made> = (0..self.chance.usize(1..=LARGEST_TRANSACTION)).map(|_| self.next()).collect();
         let end = match self.chance.u8(0..20) {
             0..14 => End::Commit,
@@ -130,12 +176,14 @@ impl Producer {
         let done = tokio::time::timeout(PATIENCE, self.source.transact(&change, messages, end)).await;
         match (done, end) {
             (Ok(Ok(())), End::Commit) => {
-                committed.fetch_add(ids.len(), Ordering::SeqCst);
+                counts.committed.fetch_add(ids.len(), Ordering::SeqCst);
                 self.told.committed.extend(ids);
             }
-            (Ok(Ok(())), End::Rollback | End::Drop) => self.told.aborted += 1,
-            (Ok(Err(_)) | Err(_), _) => {
-                self.told.unknown += 1;
+            (Ok(Ok(())), End::Rollback | End::Drop) => self.told.aborted.push(ids),
+            (Ok(Err(_)) | Err(_), end) => {
+                let ended = if end == End::Commit { &mut self.told.unknown } else { &mut self.told.aborted };
+                ended.push(ids);
+                counts.failed.fetch_add(1, Ordering::SeqCst);
                 self.generation += 1;
                 tokio::time::sleep(PAUSE).await;
             }
@@ -176,4 +224,27 @@ fn entry(fields: &mut Fields<'_>) -> Result<Entry> {
         is_doomed: fields.text()? == "1",
         lane: Some(fields.text()?.to_owned()).filter(|lane| !lane.is_empty()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i1_nothing_aborted_is_there_and_of_an_unknown_transaction_all_or_nothing() {
+        let ids: Vec<Uuid> = (0..6).map(Uuid::from_u128).collect();
+        let (aborted, unknown) = (vec![ids[0..2].to_vec()], vec![ids[2..4].to_vec(), ids[4..6].to_vec()]);
+        let told = Told { committed: Vec::new(), aborted, unknown };
+        let there = |ids: &[Uuid]| ids.iter().copied().collect::<HashSet<Uuid>>();
+        assert!(told.judge(&there(&ids[2..4])).is_empty());
+        assert_eq!(told.carried_out(&there(&ids[2..4])), 1);
+        assert_eq!(
+            told.judge(&there(&ids[3..6])),
+            ["I1: 1 transactions whose end was not known are in the outbox in part"]
+        );
+        assert_eq!(
+            told.judge(&there(&ids[0..1])),
+            ["I1: 1 transactions were aborted, and their messages are in the outbox"]
+        );
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -16,10 +17,15 @@ use super::place::Place;
 use super::plan::Plan;
 use super::secret::{self, Found};
 use crate::Signal;
+use crate::pid::has_ended;
 use crate::relay::Relay;
 
 /// How long a claim lasts where faults are about; short, so that what a dead relay held comes again soon.
 pub const LEASE: Duration = Duration::from_secs(4);
+/// Each relay's leases are longer than those of the one before it by this, so that they tell whose a claim is.
+const LONGER: Duration = Duration::from_millis(1);
+/// After so many relays they begin anew; what the first one claimed is long over.
+const LENGTHS: usize = 500;
 /// How long it lasts where none are: nothing may look like one, however busy the machine is.
 const GENTLE_LEASE: Duration = Duration::from_secs(60);
 /// How long a publish may take, likewise.
@@ -33,7 +39,7 @@ pub const MAX_ATTEMPTS: i32 = 200;
 /// How relays are configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a claim lasts.
+    /// How long a claim lasts at least.
     pub lease: Duration,
     /// Rows per claim; a relay has up to four times as many in its hand.
     pub batch: usize,
@@ -58,7 +64,12 @@ impl Settings {
 
     /// How long after its end a lease may stand: two polls and a sweep interval.
     pub fn overdue(&self) -> Duration {
-        2 * POLL + self.lease / 2
+        2 * POLL + self.lease_of(LENGTHS - 1) / 2
+    }
+
+    /// How long the claims of a process last, by its number.
+    fn lease_of(&self, number: usize) -> Duration {
+        self.lease + LONGER * u32::try_from(number % LENGTHS).unwrap_or(0)
     }
 }
 
@@ -68,6 +79,8 @@ pub struct Member {
     pub relay: Relay,
     /// Its account at the database, which no other process has.
     pub account: String,
+    /// How long its claims last, as those of no other.
+    pub lease: Duration,
     /// Whether nothing came between it and the database so far, so that it knows all that it did there.
     pub is_untouched: bool,
 }
@@ -111,51 +124,59 @@ impl Fleet {
         self.started
     }
 
-    async fn launch(&mut self, place: &Place, broker: &Broker) -> Result<Member> {
+    /// Starts another relay, which has no place yet, without waiting for it.
+    pub async fn launch(&mut self, place: &Place, broker: &Broker) -> Result<Member> {
         self.started += 1;
         let account = format!("relay_{}", self.started);
         place.admit(&account).await?;
         let file = self.directory.path().join(format!("{account}.toml"));
-        let text = self.configuration(&place.relay_url(&account), &broker.configuration(self.settings.publish));
+        let lease = self.settings.lease_of(self.started);
+        let text = self.configuration(&place.relay_url(&account), lease, &broker.configuration(self.settings.publish));
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&self.plan.binary).args(["run", "--config"]).arg(&file);
         command.env_remove("POSTRIDER_DATABASE_URL");
         let relay = Relay::start(command).context("are the tools of the Debian package util-linux there?")?;
-        Ok(Member { relay, account, is_untouched: true })
+        Ok(Member { relay, account, lease, is_untouched: true })
     }
 
-    fn configuration(&self, url: &str, sink: &str) -> String {
-        let Settings { lease, batch, concurrency, publish } = self.settings;
+    fn configuration(&self, url: &str, lease: Duration, sink: &str) -> String {
+        let Settings { batch, concurrency, publish, .. } = self.settings;
         format!(
             "[relay]\nshutdown_grace = \"{}s\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\nlevel = \"{}\"\n\n\
              [source.chaos]\nurl = \"{url}\"\nconnections = 4\norder = \"key\"\nbatch_size = {batch}\n\
-             concurrency = {concurrency}\npoll_interval = \"{}ms\"\nlease = \"{}s\"\npublish_timeout = \"{}s\"\n\
+             concurrency = {concurrency}\npoll_interval = \"{}ms\"\nlease = \"{}ms\"\npublish_timeout = \"{}s\"\n\
              max_attempts = {MAX_ATTEMPTS}\nretry_base = \"100ms\"\nretry_max = \"1s\"\n\n{sink}",
             GRACE.as_secs(),
             self.plan.log_level,
             POLL.as_millis(),
-            lease.as_secs(),
+            lease.as_millis(),
             publish.as_secs() + 1,
         )
     }
 
-    /// Kills the relay in a place with SIGKILL, and starts another in it without waiting for it.
-    pub async fn kill(&mut self, at: usize, place: &Place, broker: &Broker) -> Result<()> {
-        let next = self.launch(place, broker).await?;
+    /// Kills the relay in a place with SIGKILL, and gives the place to another; answers how many messages the dead one held.
+    pub async fn kill(&mut self, at: usize, next: Member, place: &Place) -> Result<usize> {
         let mut old = std::mem::replace(&mut self.members[at], next);
         old.relay.signal(Signal::SIGKILL)?;
         old.relay.ended(GRACE).await?;
-        self.bury(old).await
+        let held = place.held(old.lease).await?;
+        self.bury(old).await?;
+        Ok(held)
     }
 
-    /// Starts another relay in a place, and then stops the one that was there in good order.
-    pub async fn roll(&mut self, at: usize, place: &Place, broker: &Broker) -> Result<()> {
-        let next = self.launch(place, broker).await?;
-        next.relay.until_it_delivers().await?;
+    /// Gives a place to another relay, and stops the one that was there in good order.
+    pub async fn replace(&mut self, at: usize, next: Member) -> Result<()> {
         let old = std::mem::replace(&mut self.members[at], next);
         self.retire(old).await
+    }
+
+    /// Those that have ended although nobody ended them.
+    pub fn gone(&self) -> Vec<String> {
+        let pid = |member: &Member| i32::try_from(member.relay.pid().ok()?).ok().map(Pid::from_raw);
+        let is_gone = |member: &&Member| pid(member).is_none_or(has_ended);
+        self.members.iter().filter(is_gone).map(|member| member.account.clone()).collect()
     }
 
     /// Stops all of them in good order; answers what all that ever ran printed.

@@ -1,13 +1,16 @@
 //! The end of a run: nothing goes wrong any more, everything comes to rest, and the checkers look at it.
 
+use std::collections::HashSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::process::Command;
+use uuid::Uuid;
 
 use super::Tell;
 use super::broker::Broker;
+use super::coverage::Coverage;
 use super::metrics::scrape;
 use super::place::Place;
 use super::plan::{Kind, Plan};
@@ -29,10 +32,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The most repeats that the faults so far may make (I4).
 ///
 /// A fault of one relay repeats what that had in its hand at most; one of the database, or of the way to it, what all had. While
-/// the broker's answers are lost every attempt may arrive, as often as the sink's time-out fits in, and once more.
+/// the broker's answers are lost every attempt may arrive, as often as the sink's time-out fits in, and once more. While the disk is
+/// full a claim may work and its settle may not, as often as a lease fits in.
 pub struct Bound {
     in_flight: usize,
     publish: Duration,
+    lease: Duration,
     relays: usize,
     duplicates: usize,
     faults: usize,
@@ -41,19 +46,21 @@ pub struct Bound {
 impl Bound {
     /// No faults yet.
     pub fn new(settings: Settings, relays: usize) -> Self {
-        Self { in_flight: settings.in_flight(), publish: settings.publish, relays, duplicates: 0, faults: 0 }
+        let Settings { publish, lease, .. } = settings;
+        Self { in_flight: settings.in_flight(), publish, lease, relays, duplicates: 0, faults: 0 }
     }
 
-    /// One more fault.
-    pub fn count(&mut self, event: Event) {
+    /// One more fault, and how long it took with everything.
+    pub fn count(&mut self, event: Event, took: Duration) {
         let all = self.relays * self.in_flight;
-        let rounds = |time: Duration| 2 + (time.as_millis() / self.publish.as_millis()) as usize;
+        let times = |length: Duration| (took.as_millis() / length.as_millis()) as usize;
         self.faults += 1;
         self.duplicates += match event {
             Event::Kill(_) | Event::Freeze(..) => self.in_flight,
             Event::Roll(_) | Event::CutCommits(_) => 0,
-            Event::KillStore(_) | Event::StopStore(_) | Event::StoreNetwork(..) | Event::FillDisk(_) => all,
-            Event::KillSink(time) | Event::FreezeSink(time) | Event::SinkNetwork(_, time) => all * rounds(time),
+            Event::KillStore(_) | Event::StopStore(_) | Event::StoreNetwork(..) => all,
+            Event::FillDisk(_) => all * (1 + times(self.lease)),
+            Event::KillSink(_) | Event::FreezeSink(_) | Event::SinkNetwork(..) => all * (2 + times(self.publish)),
         };
     }
 
@@ -87,7 +94,16 @@ impl Scene<'_> {
         let (rows, changes) = outbox(&self.place.source).await?;
         let ledger = producers::ledger(&self.place.source).await?;
         let (arrivals, grain) = (self.broker.take(), self.place.clock_grain());
-        let evidence = Evidence { ledger, rows, arrivals, changes, grain };
+        let drops_repeats = self.plan.broker.drops_repeats();
+        let evidence = Evidence { ledger, rows, arrivals, changes, grain, drops_repeats };
+        let there: HashSet<Uuid> = evidence.rows.iter().map(|row| row.id).collect();
+        let (commits_cut, carried_out) = (self.place.commits_cut(), told.carried_out(&there));
+        broken.extend(told.judge(&there));
+        if carried_out < commits_cut {
+            broken.push(format!(
+                "coverage: {commits_cut} replies to COMMIT were cut, and only {carried_out} transactions of unknown end are there"
+            ));
+        }
         let bounds = Bounds {
             duplicates: bound.duplicates as i64,
             max_attempts: MAX_ATTEMPTS,
@@ -109,7 +125,10 @@ impl Scene<'_> {
             report: report(&evidence),
             most_duplicates: bounds.duplicates,
             told,
-            commits_cut: self.place.commits_cut(),
+            commits_cut,
+            carried_out,
+            coverage: Coverage::default(),
+            connected: (self.place.relays_connected(), self.broker.way().accepted()),
             leases_lost,
             relays_started,
             exact_counters,
@@ -122,10 +141,9 @@ impl Scene<'_> {
     }
 
     async fn until_rest(&self) -> Result<()> {
-        let sql = "select count(*) from outbox_messages where status in ('pending', 'processing')";
-        let (mut told_at, mut moved_at, mut before) = (Instant::now(), Instant::now(), i64::MAX);
+        let (mut told_at, mut moved_at, mut before) = (Instant::now(), Instant::now(), usize::MAX);
         loop {
-            let open = self.place.source.count(sql).await?;
+            let open = self.place.open().await?;
             if open == 0 {
                 return self.broker.until_read().await;
             }
@@ -187,15 +205,16 @@ mod tests {
         let mut bound = Bound::new(settings, 3);
         let mut grows = |event, expected| {
             let before = bound.duplicates;
-            bound.count(event);
+            bound.count(event, Duration::from_secs(5));
             assert_eq!(bound.duplicates - before, expected, "{event}");
         };
         grows(Event::Roll(0), 0);
         grows(Event::CutCommits(5), 0);
         grows(Event::Kill(0), 64);
         grows(Event::StopStore(Duration::ZERO), 3 * 64);
-        grows(Event::SinkNetwork(Mode::HalfOpen, Duration::from_secs(3)), 3 * 64 * 3);
-        assert_eq!(bound.faults(), 5);
+        grows(Event::SinkNetwork(Mode::HalfOpen, Duration::from_secs(3)), 3 * 64 * 4);
+        grows(Event::FillDisk(Duration::from_secs(3)), 3 * 64 * 2);
+        assert_eq!(bound.faults(), 6);
         plan.faults.clear();
         assert!(Settings::of(&plan).lease > settings.lease, "without faults nothing may look like one");
     }

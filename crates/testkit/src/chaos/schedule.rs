@@ -1,12 +1,13 @@
 //! What happens when: chosen by a seed alone, so that a run can be repeated.
 //!
 //! Promise: the same seed, database and kinds of fault give the same steps, whatever the machine does meanwhile. What the
-//! processes are doing when a step comes is not repeated: that is the chaos.
+//! processes are doing when a step comes is not repeated: that is the chaos. Everything that may happen happens once, in an order of
+//! the seed's, before anything happens again, so that a short run has all of it.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::plan::{Fault, Kind, Plan};
+use super::plan::{Act, Plan};
 use super::relay::LEASE;
 use crate::proxy::Mode;
 
@@ -27,7 +28,7 @@ pub enum Event {
     StoreNetwork(Mode, Duration),
     /// The network between relays and broker.
     SinkNetwork(Mode, Duration),
-    /// So many answers to a producer's COMMIT are lost.
+    /// So many replies to a producer's COMMIT are cut in the middle.
     CutCommits(usize),
     /// The broker is killed for so long.
     KillSink(Duration),
@@ -51,8 +52,9 @@ pub struct Step {
 /// An endless list of steps.
 pub struct Schedule {
     chance: fastrand::Rng,
-    kinds: Vec<Fault>,
-    store: Kind,
+    acts: Vec<Act>,
+    /// Those that come before any comes again, the next one last.
+    deck: Vec<Act>,
     relays: usize,
     number: usize,
 }
@@ -60,44 +62,64 @@ pub struct Schedule {
 impl Schedule {
     /// The steps of a plan; none if it has no faults.
     pub fn new(plan: &Plan) -> Self {
-        Self {
-            chance: fastrand::Rng::with_seed(plan.seed),
-            kinds: plan.faults.iter().copied().collect(),
-            store: plan.store,
-            relays: plan.relays,
-            number: 0,
-        }
+        let (chance, acts) = (fastrand::Rng::with_seed(plan.seed), plan.acts().collect());
+        Self { chance, acts, deck: Vec::new(), relays: plan.relays, number: 0 }
     }
 
     fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(self.chance.u64(range))
     }
 
-    fn event(&mut self, kind: Fault) -> Event {
-        let place = self.chance.usize(0..self.relays);
-        match kind {
-            Fault::Kill => Event::Kill(place),
-            Fault::Freeze => Event::Freeze(place, LEASE + self.millis(100..1_500)),
-            Fault::Rolling => Event::Roll(place),
-            Fault::Restart if self.chance.bool() || self.store != Kind::Postgres => {
-                Event::KillStore(self.millis(100..2_000))
-            }
-            Fault::Restart => Event::StopStore(self.millis(100..2_000)),
-            Fault::Network => self.network(),
-            Fault::Sink if self.chance.bool() => Event::KillSink(self.millis(100..4_000)),
-            Fault::Sink => Event::FreezeSink(self.millis(100..4_000)),
-            Fault::Disk => Event::FillDisk(self.millis(500..4_000)),
+    fn act(&mut self) -> Option<Act> {
+        if self.deck.is_empty() {
+            self.deck.clone_from(&self.acts);
+            self.chance.shuffle(&mut self.deck);
         }
+        self.deck.pop()
     }
 
-    fn network(&mut self) -> Event {
-        let mode = [Mode::Blackhole, Mode::Reset, Mode::HalfOpen][self.chance.usize(0..3)];
-        let time = self.millis(200..4_000);
-        // SQLite is a file: only the way to the broker is a network.
-        match self.chance.usize(0..3) {
-            0 if self.store != Kind::Sqlite => Event::CutCommits(self.chance.usize(1..6)),
-            1 if self.store != Kind::Sqlite => Event::StoreNetwork(mode, time),
-            _ => Event::SinkNetwork(mode, time),
+    fn event(&mut self, act: Act) -> Event {
+        let place = self.chance.usize(0..self.relays);
+        let outage = self.millis(200..4_000);
+        match act {
+            Act::Kill => Event::Kill(place),
+            Act::Freeze => Event::Freeze(place, LEASE + self.millis(100..1_500)),
+            Act::Roll => Event::Roll(place),
+            Act::KillStore => Event::KillStore(self.millis(100..2_000)),
+            Act::StopStore => Event::StopStore(self.millis(100..2_000)),
+            Act::StoreBlackhole => Event::StoreNetwork(Mode::Blackhole, outage),
+            Act::StoreReset => Event::StoreNetwork(Mode::Reset, outage),
+            Act::StoreHalfOpen => Event::StoreNetwork(Mode::HalfOpen, outage),
+            Act::CutCommits => Event::CutCommits(self.chance.usize(1..6)),
+            Act::SinkBlackhole => Event::SinkNetwork(Mode::Blackhole, outage),
+            Act::SinkReset => Event::SinkNetwork(Mode::Reset, outage),
+            Act::SinkHalfOpen => Event::SinkNetwork(Mode::HalfOpen, outage),
+            Act::KillSink => Event::KillSink(outage),
+            Act::FreezeSink => Event::FreezeSink(outage),
+            Act::FillDisk => Event::FillDisk(outage),
+        }
+    }
+}
+
+impl Event {
+    /// What it is an instance of.
+    pub fn act(self) -> Act {
+        match self {
+            Self::Kill(_) => Act::Kill,
+            Self::Freeze(..) => Act::Freeze,
+            Self::Roll(_) => Act::Roll,
+            Self::KillStore(_) => Act::KillStore,
+            Self::StopStore(_) => Act::StopStore,
+            Self::StoreNetwork(Mode::Blackhole, _) => Act::StoreBlackhole,
+            Self::StoreNetwork(Mode::HalfOpen, _) => Act::StoreHalfOpen,
+            Self::StoreNetwork(..) => Act::StoreReset,
+            Self::CutCommits(_) => Act::CutCommits,
+            Self::SinkNetwork(Mode::Blackhole, _) => Act::SinkBlackhole,
+            Self::SinkNetwork(Mode::HalfOpen, _) => Act::SinkHalfOpen,
+            Self::SinkNetwork(..) => Act::SinkReset,
+            Self::KillSink(_) => Act::KillSink,
+            Self::FreezeSink(_) => Act::FreezeSink,
+            Self::FillDisk(_) => Act::FillDisk,
         }
     }
 }
@@ -106,12 +128,9 @@ impl Iterator for Schedule {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        if self.kinds.is_empty() {
-            return None;
-        }
+        let act = self.act()?;
         self.number += 1;
-        let kind = self.kinds[self.chance.usize(0..self.kinds.len())];
-        let (after, event) = (self.millis(50..700), self.event(kind));
+        let (after, event) = (self.millis(50..700), self.event(act));
         Some(Step { number: self.number, after, event })
     }
 }
@@ -137,7 +156,7 @@ impl fmt::Display for Event {
             Self::StopStore(time) => write!(f, "the database stops at once for {time:?}"),
             Self::StoreNetwork(how, time) => write!(f, "the way to the database is {} for {time:?}", mode(how)),
             Self::SinkNetwork(how, time) => write!(f, "the way to the broker is {} for {time:?}", mode(how)),
-            Self::CutCommits(times) => write!(f, "{times} answers to COMMIT are lost"),
+            Self::CutCommits(times) => write!(f, "{times} replies to COMMIT are cut"),
             Self::KillSink(time) => write!(f, "the broker is killed for {time:?}"),
             Self::FreezeSink(time) => write!(f, "the broker is frozen for {time:?}"),
             Self::FillDisk(time) => write!(f, "the disk is full for {time:?}"),
@@ -148,11 +167,16 @@ impl fmt::Display for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::plan::{Fault, Kind};
 
-    fn steps(seed: u64, store: Kind) -> Vec<Step> {
+    fn plan(seed: u64, store: Kind) -> Plan {
         let mut plan = Plan::new("/bin/sh", store, seed);
         plan.faults = Fault::ALL.iter().copied().filter(|fault| fault.is_for(store)).collect();
-        Schedule::new(&plan).take(200).collect()
+        plan
+    }
+
+    fn steps(seed: u64, store: Kind) -> Vec<Step> {
+        Schedule::new(&plan(seed, store)).take(200).collect()
     }
 
     #[test]
@@ -162,16 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_event_comes_and_sqlite_is_spared_what_it_has_not() {
-        let has = |store, wanted: fn(&Event) -> bool| steps(1, store).iter().any(|step| wanted(&step.event));
-        let network: fn(&Event) -> bool = |event| matches!(event, Event::StoreNetwork(..) | Event::CutCommits(_));
-        let store: fn(&Event) -> bool = |event| matches!(event, Event::KillStore(_) | Event::StopStore(_));
-        assert!(has(Kind::Postgres, network) && has(Kind::Postgres, store));
-        assert!(!has(Kind::Sqlite, network) && !has(Kind::Sqlite, store));
-        for kind in Kind::ALL {
-            let freezes = |event: &Event| matches!(event, Event::Freeze(_, time) if *time > LEASE);
-            assert!(has(*kind, freezes) && has(*kind, |event| matches!(event, Event::FillDisk(_))));
+    fn everything_comes_once_before_anything_comes_again_and_sqlite_is_spared_what_it_has_not() {
+        for (store, count) in [(Kind::Postgres, 15), (Kind::MariaDb, 14), (Kind::Sqlite, 9)] {
+            let all: Vec<Act> = plan(1, store).acts().collect();
+            assert_eq!(all.len(), count);
+            for round in steps(1, store).chunks_exact(count) {
+                let mut acts: Vec<Act> = round.iter().map(|step| step.event.act()).collect();
+                acts.sort_unstable();
+                assert_eq!(acts, all);
+            }
         }
+    }
+
+    #[test]
+    fn a_freeze_lasts_longer_than_a_lease() {
+        let is_short = |step: &Step| matches!(step.event, Event::Freeze(_, time) if time <= LEASE);
+        assert!(!steps(1, Kind::Sqlite).iter().any(is_short));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a run showed, and whether it passed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::plan::{Length, Plan};
+use super::coverage::Coverage;
+use super::plan::{Act, Length, Plan};
 use super::producers::Told;
 use crate::checker::Report;
 
@@ -22,8 +24,14 @@ pub struct Verdict {
     pub most_duplicates: i64,
     /// What the producers were told.
     pub told: Told,
-    /// Answers to COMMIT that were lost.
+    /// Replies to COMMIT that were cut in the middle.
     pub commits_cut: usize,
+    /// Transactions whose end the producer does not know, and which are there.
+    pub carried_out: usize,
+    /// What each fault hit.
+    pub coverage: Coverage,
+    /// How often relays connected to the database and to the broker.
+    pub connected: (usize, usize),
     /// Settles that were refused, over all relays that ever ran.
     pub leases_lost: usize,
     /// Relay processes.
@@ -48,9 +56,14 @@ impl Verdict {
         self.broken.is_empty()
     }
 
+    /// What was asked for and the run was too short for.
+    pub fn never_came(&self) -> Vec<&'static str> {
+        self.coverage.never_came(&self.plan).into_iter().map(Act::word).collect()
+    }
+
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let Plan { store, broker, seed, faults, length, relays, .. } = &self.plan;
+        let Plan { store, broker, seed, faults, left_out, length, relays, .. } = &self.plan;
         let Length { cycles, messages, time } = length;
         json!({
             "passed": self.has_passed(),
@@ -59,6 +72,9 @@ impl Verdict {
             "store": store.word(),
             "broker": broker.word(),
             "kinds_of_fault": faults.iter().map(|fault| fault.word()).collect::<Vec<_>>(),
+            "left_out": left_out.iter().map(|(fault, why)| (fault.word(), why)).collect::<BTreeMap<_, _>>(),
+            "never_came": self.never_came(),
+            "coverage": self.coverage.to_json(),
             "asked": { "cycles": cycles, "messages": messages, "seconds": time.map(|time| time.as_secs()) },
             "relays": relays,
             "relays_started": self.relays_started,
@@ -70,9 +86,12 @@ impl Verdict {
             "reclaims": self.report.reclaims,
             "slowest_reclaim_ms": self.report.slowest_reclaim.as_millis(),
             "leases_lost": self.leases_lost,
-            "transactions_aborted": self.told.aborted,
-            "transactions_unknown": self.told.unknown,
+            "transactions_aborted": self.told.aborted.len(),
+            "transactions_unknown": self.told.unknown.len(),
+            "unknown_and_committed": self.carried_out,
             "commits_cut": self.commits_cut,
+            "connections_to_database": self.connected.0,
+            "connections_to_broker": self.connected.1,
             "exact_counters": self.exact_counters,
             "bytes_searched": self.bytes_searched,
             "slowest_resumption_ms": self.slowest_resumption.as_millis(),
@@ -88,6 +107,13 @@ impl fmt::Display for Verdict {
         let word = if self.has_passed() { "passed" } else { "FAILED" };
         writeln!(f, "{word}: {} on {}, seed {}", self.plan.store.word(), self.plan.broker.word(), self.plan.seed)?;
         writeln!(f, "  {} faults, {messages} messages, {dead} dead", self.faults)?;
+        write!(f, "{}", self.coverage)?;
+        if !self.never_came().is_empty() {
+            writeln!(f, "  NEVER CAME, the run was too short: {}", self.never_came().join("; "))?;
+        }
+        for (fault, why) in &self.plan.left_out {
+            writeln!(f, "  LEFT OUT: {}: {why}", fault.word())?;
+        }
         writeln!(f, "  {duplicates} duplicates, at most {} may be", self.most_duplicates)?;
         writeln!(
             f,
@@ -96,9 +122,14 @@ impl fmt::Display for Verdict {
         )?;
         writeln!(
             f,
-            "  producers: {} transactions aborted, {} failed or not known; {} answers to COMMIT lost",
-            self.told.aborted, self.told.unknown, self.commits_cut
+            "  producers: {} transactions aborted, {} failed or of unknown end, {} of these were committed; {} replies to COMMIT cut",
+            self.told.aborted.len(),
+            self.told.unknown.len(),
+            self.carried_out,
+            self.commits_cut
         )?;
+        let (database, broker) = self.connected;
+        writeln!(f, "  relays connected {database} times to the database and {broker} times to the broker")?;
         if !self.slowest_resumption.is_zero() {
             writeln!(f, "  slowest resumption after a restart of the database: {:.1?}", self.slowest_resumption)?;
         }

@@ -109,6 +109,8 @@ pub struct Evidence {
     pub changes: Vec<Change>,
     /// How coarse the database's clock is, in microseconds: two times that differ by less may be in either order.
     pub grain: i64,
+    /// Whether the destination drops a repeat that comes at once, so that an attempt may be delivered without an arrival of its own.
+    pub drops_repeats: bool,
 }
 
 /// A number that differs when anything of a message does.

@@ -194,17 +194,22 @@ fn leases(evidence: &Evidence) -> Vec<String> {
     .collect()
 }
 
+/// A destination that drops repeats has the message by an earlier attempt, and says so to the one that repeats it.
 fn settled(known: &Known<'_>) -> Option<String> {
-    let mut arrived: HashMap<(Uuid, i32), i64> = HashMap::new();
-    for arrival in &known.evidence.arrivals {
-        let at = arrived.entry((arrival.id, arrival.attempt)).or_insert(arrival.at);
-        *at = arrival.at.min(*at);
+    let Evidence { arrivals, changes, grain, drops_repeats, .. } = known.evidence;
+    let mut arrived: HashMap<Uuid, Vec<&Arrival>> = HashMap::new();
+    for arrival in arrivals {
+        arrived.entry(arrival.id).or_default().push(arrival);
     }
-    let is_early = |change: &&Change| {
-        let at = arrived.get(&(change.id, change.attempts));
-        change.became == Some(State::Delivered) && at.is_none_or(|at| *at > change.at + known.evidence.grain)
+    let brought = |arrival: &Arrival, change: &Change| {
+        arrival.at <= change.at + grain
+            && (arrival.attempt == change.attempts || *drops_repeats && arrival.attempt < change.attempts)
     };
-    let early = known.evidence.changes.iter().filter(is_early).collect();
+    let is_early = |change: &&Change| {
+        let mut there = arrived.get(&change.id).into_iter().flatten();
+        change.became == Some(State::Delivered) && !there.any(|arrival| brought(arrival, change))
+    };
+    let early = changes.iter().filter(is_early).collect();
     breach("I6: delivered by an attempt that had not arrived", early, |change| {
         format!("{} attempt {}", change.id, change.attempts)
     })

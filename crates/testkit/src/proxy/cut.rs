@@ -1,7 +1,7 @@
-//! Which replies are to be lost.
+//! Which replies are to be lost, and which requests have replies that are.
 //!
 //! The bytes looked for may arrive in two pieces. The first piece has then been forwarded, but the message is not
-//! complete without the second, so the client still does not learn what it says.
+//! complete without the second, so the client still does not learn what it says, and the server not yet what it is asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

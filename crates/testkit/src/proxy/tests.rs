@@ -169,6 +169,36 @@ async fn a_cut_loses_one_reply_and_closes_both_sides() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_reply_to_a_chosen_request_is_cut_in_the_middle_and_no_other() -> Result<()> {
+    let (echo, proxy, mut client) = setup().await?;
+    let mut other = TcpStream::connect(proxy.address()).await?;
+    proxy.cut_replies_to(b"Q....COMMIT", 1);
+    assert_eq!(ask(&mut other, "the word COMMIT alone").await?, "the word COMMIT alone");
+    assert_eq!(ask(&mut client, "Q....COMMIT\0").await?, "Q....C", "half of it arrives");
+    assert_eq!(ask(&mut client, "").await?, "", "and then the connection is closed");
+    assert!(echo.got().ends_with("Q....COMMIT\0"), "the request has passed as a whole");
+    eventually(SOON, || async { echo.closed.load(Ordering::SeqCst) == 1 }).await;
+    assert_eq!(ask(&mut other, "Q....COMMIT\0").await?, "Q....COMMIT\0", "it is used up");
+    assert_eq!(proxy.cuts(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_that_lose_bytes_or_are_reset_are_counted_once() -> Result<()> {
+    let (_echo, proxy, mut client) = setup().await?;
+    let mut idle = TcpStream::connect(proxy.address()).await?;
+    assert_eq!(ask(&mut idle, "b").await?, "b");
+    proxy.set(Mode::HalfOpen);
+    client.write_all(b"c").await?;
+    client.write_all(b"d").await?;
+    eventually(SOON, || async { proxy.harmed() == 1 }).await;
+    proxy.set(Mode::Reset);
+    eventually(SOON, || async { proxy.connections() == 0 }).await;
+    assert_eq!((proxy.harmed(), proxy.accepted()), (2, 2), "the idle one was reset, too");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_dropped_proxy_closes_its_port_and_connections() -> Result<()> {
     let (_echo, proxy, mut client) = setup().await?;
     let address = proxy.address();

@@ -128,6 +128,23 @@ fn i6_only_the_holder_settles_and_only_what_has_arrived() {
 }
 
 #[test]
+fn i6_a_destination_that_drops_repeats_has_it_by_an_earlier_attempt() {
+    let again = |evidence: &mut Evidence| {
+        evidence.rows[0].attempts = 2;
+        evidence.changes[0].attempts = 1;
+        evidence.changes[1].attempts = 2;
+        evidence.changes[1].attempts_were = 2;
+    };
+    finds("I6: 1 delivered by an attempt that had not arrived", again);
+    let mut evidence = sound();
+    again(&mut evidence);
+    evidence.drops_repeats = true;
+    assert!(judge(&evidence, &bounds()).is_empty());
+    evidence.arrivals[0].at += 500;
+    assert_eq!(judge(&evidence, &bounds()).len(), 1, "it must have been there before");
+}
+
+#[test]
 fn i6_nobody_claims_under_a_lease_that_is_good() {
     finds("I6: 1 claimed while another lease", |evidence| {
         let claim = evidence.changes[0].clone();
