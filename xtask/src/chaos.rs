@@ -64,7 +64,9 @@ impl Arguments {
     fn plan(&self) -> Result<Plan> {
         let beside = std::env::current_exe()?.with_file_name("postrider");
         let seed = self.seed.unwrap_or_else(random);
-        let mut plan = Plan::new(self.binary.clone().unwrap_or(beside), self.store, seed);
+        // relays have working directories of their own
+        let binary = std::path::absolute(self.binary.clone().unwrap_or(beside))?;
+        let mut plan = Plan::new(binary, self.store, seed);
         plan = match self.goal {
             Some(goal) => plan.goal(goal),
             None if self.quick => plan.short(),
@@ -102,6 +104,9 @@ fn random() -> u64 {
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let plan = arguments.plan()?;
+    for (fault, why) in &plan.left_out {
+        eprintln!("LEFT OUT: {}: {why}", fault.word());
+    }
     if let Some(steps) = arguments.show {
         Schedule::new(&plan).take(steps).for_each(|step| println!("{step}"));
         return Ok(ExitCode::SUCCESS);
@@ -110,9 +115,6 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let words: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
     let kinds = if words.is_empty() { "none".into() } else { words.join(", ") };
     eprintln!("seed {}, {} on {}, faults: {kinds}", plan.seed, plan.store.word(), plan.broker.word());
-    for (fault, why) in &plan.left_out {
-        eprintln!("LEFT OUT: {}: {why}", fault.word());
-    }
     eprintln!("the binary is {}", plan.binary.display());
     let started = Instant::now();
     let tell = |line: &str| eprintln!("{:>6.0} s  {line}", started.elapsed().as_secs_f64());

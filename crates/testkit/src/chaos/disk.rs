@@ -33,7 +33,7 @@ impl Disk {
         ensure!(
             ended.status.success(),
             "the fault `disk` needs a small file system, and it cannot be mounted (only root may): {}",
-            String::from_utf8_lossy(&ended.stderr).trim()
+            String::from_utf8_lossy(&ended.stderr).lines().next().unwrap_or_default()
         );
         Ok(Self { directory })
     }
