@@ -23,12 +23,15 @@ const RESUMED_WITHIN: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(90);
 /// For how long a fault waits for something that it can hit.
 const REACH: Duration = Duration::from_secs(20);
+/// A full disk waits longer: databases have room in their files that is used up first.
+const DISK_REACH: Duration = Duration::from_secs(60);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often there is more load if producers have nothing to do, and how much: some always, and more where it takes that.
 const FEED_EVERY: Duration = Duration::from_millis(200);
 const SOME: usize = 20;
 const MUCH: usize = 100;
+const VERY_MUCH: usize = 400;
 /// A stopped relay's last statements are carried out without it within this time.
 const SETTLED: Duration = Duration::from_millis(100);
 
@@ -109,8 +112,16 @@ impl<'a> Stage<'a> {
 
     /// Lasts for so long, and if it has not hit anything by then until it has. There is load all the while.
     async fn hold<F: Future<Output = bool>>(&self, time: Duration, load: usize, has_hit: impl Fn() -> F) {
+        self.hold_for(time, REACH, load, has_hit).await;
+    }
+
+    /// The same, with its own limit for what comes after that time.
+    async fn hold_for<F>(&self, time: Duration, reach: Duration, load: usize, has_hit: impl Fn() -> F)
+    where
+        F: Future<Output = bool>,
+    {
         let (began, mut fed) = (Instant::now(), None);
-        while began.elapsed() < time || began.elapsed() < time + REACH && !has_hit().await {
+        while began.elapsed() < time || began.elapsed() < time + reach && !has_hit().await {
             self.feed(&mut fed, load);
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -160,7 +171,7 @@ impl<'a> Stage<'a> {
         let held = self.stop_while_it_holds(at).await?;
         let (relay, lease) = (&self.fleet.members[at].relay, self.fleet.members[at].lease);
         let left = || async { self.place.held(lease).await.unwrap_or(held) };
-        self.hold(time, SOME, || async { left().await < held }).await;
+        self.hold(time, SOME, || async { held == 0 || left().await < held }).await;
         let left = left().await;
         relay.signal(Signal::SIGCONT)?;
         Ok(held.saturating_sub(left))
@@ -168,18 +179,17 @@ impl<'a> Stage<'a> {
 
     /// Stops a relay, again and again until it has stopped with messages in its hand, and others can take them.
     async fn stop_while_it_holds(&self, at: usize) -> Result<usize> {
-        let (relay, lease) = (&self.fleet.members[at].relay, self.fleet.members[at].lease);
-        let (began, mut fed) = (Instant::now(), None);
+        let member = &self.fleet.members[at];
+        let began = Instant::now();
         loop {
-            relay.signal(Signal::SIGSTOP)?;
+            self.until_held(at).await;
+            member.relay.signal(Signal::SIGSTOP)?;
             tokio::time::sleep(SETTLED).await;
-            let held = self.place.held(lease).await.unwrap_or(0);
-            if held > 0 && self.place.is_writable().await || began.elapsed() > REACH {
+            let held = self.place.held(member.lease).await.unwrap_or(0);
+            if held > 0 && self.place.has_let_go(&member.account).await || began.elapsed() > REACH {
                 return Ok(held);
             }
-            relay.signal(Signal::SIGCONT)?;
-            self.feed(&mut fed, MUCH);
-            tokio::time::sleep(LOOK_EVERY).await;
+            member.relay.signal(Signal::SIGCONT)?;
         }
     }
 
@@ -211,7 +221,8 @@ impl<'a> Stage<'a> {
         self.fleet.members.iter_mut().for_each(|member| member.is_untouched = false);
         let (disk, before) = (self.place.disk()?, self.producers.failed());
         disk.fill()?;
-        self.hold(time, MUCH, || async { disk.fill().is_ok() && self.producers.failed() > before }).await;
+        let has_hit = || async { disk.fill().is_ok() && self.producers.failed() > before };
+        self.hold_for(time, DISK_REACH, VERY_MUCH, has_hit).await;
         let failed = self.producers.failed() - before;
         self.place.heal().await?;
         self.until_it_goes_on().await?;

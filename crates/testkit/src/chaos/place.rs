@@ -152,11 +152,22 @@ impl Place {
         Ok(usize::try_from(self.source.count(sql).await?)?)
     }
 
-    /// Whether others can write. A process that stands still in a transaction keeps everybody from SQLite's file.
-    pub async fn is_writable(&self) -> bool {
-        let Server::Sqlite(..) = &self.server else { return true };
-        let probe = self.source.run("update ledger set place = place where 1 = 0");
-        tokio::time::timeout(WRITABLE_WITHIN, probe).await.is_ok_and(|done| done.is_ok())
+    /// Whether a relay that stands still has no transaction open. With one it keeps others from rows, and from all of SQLite's file.
+    pub async fn has_let_go(&self, account: &str) -> bool {
+        let sql = match &self.server {
+            Server::Postgres(..) => {
+                format!("select count(*) from pg_stat_activity where usename = '{account}' and xact_start is not null")
+            }
+            Server::MariaDb(..) => format!(
+                "select count(*) from information_schema.innodb_trx join information_schema.processlist \
+                 on id = trx_mysql_thread_id where user = '{account}'"
+            ),
+            Server::Sqlite(..) => {
+                let probe = self.source.run("update ledger set place = place where 1 = 0");
+                return tokio::time::timeout(WRITABLE_WITHIN, probe).await.is_ok_and(|done| done.is_ok());
+            }
+        };
+        self.source.count(&sql).await.is_ok_and(|open| open == 0)
     }
 
     /// How many replies were cut.
