@@ -184,11 +184,11 @@ pub(crate) mod column {
     pub const PAYLOAD_BYTES: usize = 18;
 }
 
-/// Makes the functions that read an operator's rows. Databases differ in how ids, keys and times are read, and in nothing
-/// else; each reader takes a row and the number of a column.
+/// Makes the functions that read an operator's rows. Databases differ in how ids, texts, keys and times are read, and in nothing
+/// else; each reader takes a row and the number of a column. Rows that are no messages are shown, too.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 macro_rules! row_readers {
-    ($row:ty { id: $id:path, id_or_null: $id_or_null:path, key: $key:path, time: $time:path, time_or_null: $time_or_null:path }) => {
+    ($row:ty { id: $id:path, id_or_null: $id_or_null:path, text: $text:path, key: $key:path, time: $time:path, time_or_null: $time_or_null:path }) => {
         fn number(row: &$row, at: usize) -> Result<u64, sqlx::Error> {
             row.try_get::<i64, _>(at).map(|count| u64::try_from(count).unwrap_or(0))
         }
@@ -198,8 +198,8 @@ macro_rules! row_readers {
 
             Ok(Record {
                 id: $id(row, column::ID)?,
-                namespace: row.try_get(column::NAMESPACE)?,
-                topic: row.try_get(column::TOPIC)?,
+                namespace: $text(row, column::NAMESPACE)?,
+                topic: $text(row, column::TOPIC)?,
                 key: $key(row, column::KEY)?,
                 tenant_id: $id_or_null(row, column::TENANT)?,
                 dedupe_key: $key(row, column::DEDUPE_KEY)?,
@@ -207,7 +207,8 @@ macro_rules! row_readers {
                 attempts: row.try_get(column::ATTEMPTS)?,
                 max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
                 last_error: row.try_get(column::LAST_ERROR)?,
-                headers: crate::claimed::headers(row.try_get(column::HEADERS)?),
+                // The error of a row whose headers are none says so.
+                headers: crate::claimed::headers(Some(&$text(row, column::HEADERS)?)).unwrap_or_default(),
                 payload: None,
                 next_attempt_at_micros: $time(row, column::NEXT_ATTEMPT_AT)?,
                 locked_by: $id_or_null(row, column::LOCKED_BY)?,

@@ -35,5 +35,9 @@ mod sqlite;
 mod tables;
 #[path = "layouts/talkie.rs"]
 mod talkie;
+#[path = "layouts/unreadable.rs"]
+mod unreadable;
 #[path = "layouts/valinor.rs"]
 mod valinor;
+#[path = "layouts/walked.rs"]
+mod walked;

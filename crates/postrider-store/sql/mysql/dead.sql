@@ -6,6 +6,6 @@ from {table}{by_lease}
 where {dead} and {unleased}
   {in_scope}
   {asked}
-  and (? is null or {touched} > timestampadd(microsecond, ?, {epoch}) or ({touched} = timestampadd(microsecond, ?, {epoch}) and {raw_id} > {raw ?}))
-order by {touched}, {raw_id}
+  and (? is null or {touched} > timestampadd(microsecond, ?, {epoch}) or ({touched} = timestampadd(microsecond, ?, {epoch}) and {listed_id} > {raw ?}))
+order by {touched}, {listed_id}
 limit ?

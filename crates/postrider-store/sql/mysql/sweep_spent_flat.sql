@@ -5,7 +5,7 @@ select head.number
 from (
   select {row_key} as number, {attempts} as attempts, {max_attempts} as max_attempts
   from {table}
-  where {pending} and {due}
+  where {pending} and {due} and {raw_id} is not null
     {in_scope}
   order by {due_at}, {number}
   limit {largest_claim}) as head

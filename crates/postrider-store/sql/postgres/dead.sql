@@ -4,6 +4,6 @@
 select {record}
 from {table}
 where {asked}
-  and ($9::timestamptz is null or ({touched}, {raw_id}) > ($9::timestamptz, {raw $10::uuid}))
-order by {touched}, {raw_id}
+  and ($9::timestamptz is null or ({died}, {raw_id}) > ($9::timestamptz, {raw $10::uuid}))
+order by {died}, {raw_id}
 limit $11::bigint

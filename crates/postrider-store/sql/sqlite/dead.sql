@@ -4,6 +4,6 @@
 select {record}
 from {table}
 where {asked}
-  and (?9 is null or ({touched}, {id}) > (?9, ?10))
-order by {touched}, {id}
+  and (?9 is null or ({died}, {listed_id}) > (?9, ?10))
+order by {died}, {listed_id}
 limit ?11

@@ -3,7 +3,7 @@
 -- Uses the table's indexes on the status and the due time, and on the lock. Also says what time was seen last, and when the newest row was written if it was due then. What is due is a list of one or none.
 select
   (select seen from {clock}) as seen,
-  (select {created_at} from (select * from {table} order by {number} desc limit 1)
+  (select cast({created_at} as integer) from (select * from {table} order by {number} desc limit 1)
    where {pending} and {due_at} = {created_at} and {attempts} = 0) as newest,
   exists (
     select 1 from {table}

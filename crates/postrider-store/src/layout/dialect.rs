@@ -39,6 +39,8 @@ pub(crate) struct Dialect {
     /// Such a UUID as text, and back.
     pub id_text: fn(&str) -> String,
     pub id_bytes: fn(&str) -> String,
+    /// Whether a text has no other characters than hexadecimal digits.
+    pub is_hex: fn(&str) -> String,
     /// A time, and microseconds later.
     pub later: fn(&str, &str) -> String,
     /// When time begins, and the microseconds between two times.
@@ -198,6 +200,7 @@ impl Row<'_> {
         Some(match name {
             "id" => self.uuid(&layout.id),
             "raw_id" => self.of(&layout.id),
+            "listed_id" => self.listed_id(),
             "number" => self.number(),
             // The same as it is read.
             #[cfg(feature = "mysql")]
@@ -242,6 +245,9 @@ impl Row<'_> {
             "created_at" => self.created_at(),
             "updated_at" => self.or(&layout.updated_at, "null"),
             "touched" => self.touched(),
+            // Since when a row is dead, for lists: one that says no time is in them, too.
+            "died" if layout.is_ours() => self.touched(),
+            "died" => format!("coalesce({}, {})", self.touched(), self.dialect.epoch),
             "delivered_at" => self.or(&layout.delivered_at, "null"),
             _ => return None,
         })
@@ -256,6 +262,23 @@ impl Row<'_> {
             #[cfg(feature = "mysql")]
             (Number::Id, _) => self.of(&layout.id),
         }
+    }
+
+    /// The id by which rows are listed. Those whose id is no UUID come first, as the nil UUID that they are shown with does, so that a
+    /// list that goes on after one of them does not meet it again.
+    fn listed_id(&self) -> String {
+        let text = self.uuid(&self.layout.id);
+        let id = match &self.dialect.number {
+            #[cfg(feature = "sqlite")]
+            Number::Hidden(_) => text.clone(),
+            #[cfg(feature = "mysql")]
+            Number::Id => self.of(&self.layout.id),
+        };
+        if self.layout.is_ours() {
+            return id;
+        }
+        let digits = format!("replace({text}, '-', '')");
+        format!("case when length({digits}) = 32 and {} then {id} else '' end", (self.dialect.is_hex)(&digits))
     }
 
     fn created_at(&self) -> String {
@@ -331,16 +354,24 @@ impl Row<'_> {
 
     /// The headers as JSON text, with the columns that travel as headers.
     fn headers(&self) -> String {
-        let own = self.or(&self.layout.headers, "'{}'");
         if self.layout.fields.is_empty() {
-            return own;
+            return self.or(&self.layout.headers, "'{}'");
         }
         let value = |column: &Column| match column.name == self.layout.id.name {
             true => self.uuid(&self.layout.id),
             false => self.of(column),
         };
         let fields = self.layout.fields.iter().map(|(name, column)| (literal(name), value(column)));
-        (self.dialect.headers)(&own, &fields.collect::<Vec<_>>())
+        let fields: Vec<_> = fields.collect();
+        let with = |own: &str| (self.dialect.headers)(own, &fields);
+        let Some(column) = &self.layout.headers else { return with("'{}'") };
+        // What is no object is answered as it is, and found out when it is read: to merge with it would fail for all rows.
+        let (own, text) = (self.of(column), (self.dialect.json_text)(&self.of(column)));
+        format!(
+            "case when {own} is null then {} when json_valid({text}) = 0 then {text} when lower(json_type({text})) = 'object' then {} else {text} end",
+            with("'{}'"),
+            with(&own)
+        )
     }
 
     fn state(&self) -> String {
@@ -486,7 +517,13 @@ impl Row<'_> {
                 set.put(&layout.attempts, "0");
                 set.put(&layout.next_attempt_at, now);
                 self.free(&mut set);
-                let count = layout.headers.as_ref().map(|column| (dialect.replayed)(&self.of(column)));
+                let counted = |column: &Column| {
+                    let (own, count) = (self.of(column), (dialect.replayed)(&self.of(column)));
+                    // There is no place for it in what is no JSON.
+                    let valid = || format!("json_valid({})", (dialect.json_text)(&own));
+                    if layout.is_ours() { count } else { format!("case when {} then {count} else {own} end", valid()) }
+                };
+                let count = layout.headers.as_ref().map(counted);
                 set.put_some(&layout.headers, count);
             }
             _ => return None,

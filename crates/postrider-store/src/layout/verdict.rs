@@ -157,7 +157,19 @@ fn missing(layout: &Layout, table: &Table) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = lacking.map(finding).collect();
     findings.extend(not_unique(layout, table));
+    findings.extend(no_id(layout, table));
     findings
+}
+
+/// A row without an id can be neither told from others nor settled, so it is not claimed. SQLite lets a key be null whatever it says of
+/// itself, and finds rows by numbers of its own: there such a row is given up when it is met.
+fn no_id(layout: &Layout, table: &Table) -> Option<Finding> {
+    let id = table.column(&layout.id.name).filter(|id| !id.not_null && table.database != Database::Sqlite)?;
+    let what = format!(
+        "the column {:?}, which the layout has for id, may be null: a row without an id is never claimed",
+        id.name
+    );
+    Some(Finding::problem(COLUMNS, what, words::required(table, id)))
 }
 
 /// A row is settled by its id, so two of one id would be settled as one.

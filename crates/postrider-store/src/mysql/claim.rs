@@ -2,17 +2,18 @@
 //!
 //! What is there is looked up before the transaction begins, without locks, so that an idle poll locks nothing.
 
-use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, LARGEST_CLAIM, Lane, Order};
+use postrider_core::store::{ClaimOrder, ClaimRequest, Claimed, LARGEST_CLAIM, Lane, Order};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
 use super::claim_order::Near;
-use super::claimed::claimed;
+use super::claimed::{Taken, claimed};
 use super::run::{Work, begin, commit, execute, fetch, roll_back};
 use super::scope::Within;
 use super::statements::{FlatStatements, OurStatements, Scoped, Shape, StoreStatements, Walk};
 use super::types::{Bound, RowKey, uuid_or_null};
+use crate::claimed::Unreadable;
 use crate::clock::micros;
 use crate::pick::{fitting, share};
 use crate::sql::Sql;
@@ -22,6 +23,13 @@ pub(super) struct Claim<'a> {
     pub statements: &'a StoreStatements,
     pub request: &'a ClaimRequest,
     pub within: Within,
+}
+
+/// What a claim took: messages, and rows that are none.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub claimed: Claimed,
+    pub unreadable: Vec<Unreadable<Taken>>,
 }
 
 /// A row that this transaction has locked and may take.
@@ -50,18 +58,18 @@ struct LaneHead {
 }
 
 impl Work for Claim<'_> {
-    type Answer = Claimed;
+    type Answer = Outcome;
 
-    async fn run(&self, connection: &mut MySqlConnection) -> Result<Claimed, sqlx::Error> {
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<Outcome, sqlx::Error> {
         if self.limit() == 0 {
-            return Ok(Claimed::default());
+            return Ok(Outcome::default());
         }
         match (&self.request.order, &self.statements.walk) {
             (ClaimOrder::Due, Walk::Ours(ours)) => self.claim_due(connection, ours).await,
             (ClaimOrder::Due, Walk::Flat(flat)) => self.claim_flat(connection, flat).await,
             (ClaimOrder::Fair { after }, Walk::Ours(ours)) => self.claim_fair(connection, ours, after.as_ref()).await,
             // The store has refused it.
-            (ClaimOrder::Fair { .. }, Walk::Flat(_)) => Ok(Claimed::default()),
+            (ClaimOrder::Fair { .. }, Walk::Flat(_)) => Ok(Outcome::default()),
             (ClaimOrder::Suspects, Walk::Ours(ours)) => self.claim_suspects(connection, Some(ours)).await,
             (ClaimOrder::Suspects, Walk::Flat(_)) => self.claim_suspects(connection, None).await,
         }
@@ -93,7 +101,7 @@ impl Claim<'_> {
 
     /// Expired leases first, then an equal share for each namespace in scope, the longest due first, until there are
     /// enough: with more namespaces than room, the rest are not even looked at.
-    async fn claim_due(&self, connection: &mut MySqlConnection, ours: &OurStatements) -> Result<Claimed, sqlx::Error> {
+    async fn claim_due(&self, connection: &mut MySqlConnection, ours: &OurStatements) -> Result<Outcome, sqlx::Error> {
         let mut heads = self.within.heads(connection, ours).await?;
         heads.retain(|head| head.is_due());
         heads.sort_by_key(|head| head.due_in);
@@ -123,7 +131,7 @@ impl Claim<'_> {
             }
             due.extend(rows);
         }
-        due.sort_unstable_by_key(|row| (row.since, row.row));
+        due.sort_unstable_by(|one, other| (one.since, &one.row).cmp(&(other.since, &other.row)));
         picked.extend(due);
         self.cut(&mut picked);
         if self.request.waits == Order::Key {
@@ -132,7 +140,7 @@ impl Claim<'_> {
             picked.extend(runs);
             self.cut(&mut picked);
         }
-        Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane: None })
+        self.take(connection, &picked, None).await
     }
 
     /// Expired leases first, then what has been due for longest. A look without locks says whether there is anything.
@@ -140,9 +148,9 @@ impl Claim<'_> {
         &self,
         connection: &mut MySqlConnection,
         flat: &FlatStatements,
-    ) -> Result<Claimed, sqlx::Error> {
+    ) -> Result<Outcome, sqlx::Error> {
         if !self.within.is_due(connection, &[&flat.next_due, &flat.undated, &self.statements.next_lease]).await? {
-            return Ok(Claimed::default());
+            return Ok(Outcome::default());
         }
         begin(connection).await?;
         let mut picked = self.expired(connection, &self.statements.claim_expired).await?;
@@ -157,25 +165,25 @@ impl Claim<'_> {
             };
             due.extend(self.read(&self.within.fetch(connection, statement, 1, before, after).await?)?);
         }
-        due.sort_unstable_by_key(|row| (row.since, row.row));
+        due.sort_unstable_by(|one, other| (one.since, &one.row).cmp(&(other.since, &other.row)));
         due.truncate(room);
         picked.extend(due);
         self.cut(&mut picked);
-        Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane: None })
+        self.take(connection, &picked, None).await
     }
 
     async fn claim_suspects(
         &self,
         connection: &mut MySqlConnection,
         ours: Option<&OurStatements>,
-    ) -> Result<Claimed, sqlx::Error> {
+    ) -> Result<Outcome, sqlx::Error> {
         begin(connection).await?;
         let statement = ours.map_or(&self.statements.claim_suspects, |ours| self.candidates(ours).suspects);
         let mut picked = self.expired(connection, statement).await?;
         if let (Order::Key, Some(ours)) = (self.request.waits, ours) {
             self.in_turn(connection, ours, &mut picked).await?;
         }
-        Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane: None })
+        self.take(connection, &picked, None).await
     }
 
     /// An equal share for each lane after the given one. The next claim goes on after the last lane that got
@@ -185,7 +193,7 @@ impl Claim<'_> {
         connection: &mut MySqlConnection,
         ours: &OurStatements,
         after: Option<&Lane>,
-    ) -> Result<Claimed, sqlx::Error> {
+    ) -> Result<Outcome, sqlx::Error> {
         let lanes = self.lanes(connection, ours, after).await?;
         let given = lanes.iter().filter(|head| head.gets).count();
         let share = share(self.limit(), given);
@@ -208,7 +216,7 @@ impl Claim<'_> {
         if self.request.waits == Order::Key {
             self.in_turn(connection, ours, &mut picked).await?;
         }
-        Ok(Claimed { messages: self.take(connection, &picked).await?, last_lane })
+        self.take(connection, &picked, last_lane).await
     }
 
     /// Skips from one lane with pending rows to the next, until enough of them get something.
@@ -267,12 +275,13 @@ impl Claim<'_> {
         &self,
         connection: &mut MySqlConnection,
         picked: &[Candidate],
-    ) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
+        last_lane: Option<Lane>,
+    ) -> Result<Outcome, sqlx::Error> {
         if picked.is_empty() {
             roll_back(connection).await?;
-            return Ok(Vec::new());
+            return Ok(Outcome { claimed: Claimed { messages: Vec::new(), last_lane }, unreadable: Vec::new() });
         }
-        let mut numbers: Vec<RowKey> = picked.iter().map(|row| row.row).collect();
+        let mut numbers: Vec<RowKey> = picked.iter().map(|row| row.row.clone()).collect();
         numbers.sort_unstable();
         let mut rows = Vec::with_capacity(numbers.len());
         for portion in numbers.chunks(self.statements.claim_read.largest()) {
@@ -298,9 +307,9 @@ impl Claim<'_> {
             bound.rows(portion);
             execute(connection, sql, bound).await?;
         }
-        let messages = claimed(&rows, self.request.worker, self.request.waits, self.shape())?;
+        let (messages, unreadable) = claimed(&rows, self.request.worker, self.request.waits, self.shape())?;
         commit(connection).await?;
-        Ok(messages)
+        Ok(Outcome { claimed: Claimed { messages, last_lane }, unreadable })
     }
 
     pub(super) fn shape(&self) -> Shape {

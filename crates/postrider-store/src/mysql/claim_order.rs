@@ -56,7 +56,7 @@ impl Claim<'_> {
             bound.rows(portion).add(self.request.max_attempts).tenant(self.within.tenant);
             locked.extend(self.read(&fetch(connection, sql, bound).await?)?);
         }
-        locked.sort_unstable_by_key(|row| (row.since, row.row));
+        locked.sort_unstable_by(|one, other| (one.since, &one.row).cmp(&(other.since, &other.row)));
         locked.truncate(share);
         Ok(Near { rows: locked, moves: moving * 2 >= looked_at && looked_at > 0 })
     }
@@ -71,7 +71,7 @@ impl Claim<'_> {
         ours: &OurStatements,
         picked: &mut Vec<Candidate>,
     ) -> Result<Vec<Place>, sqlx::Error> {
-        let numbers: Vec<RowKey> = picked.iter().map(|row| row.row).collect();
+        let numbers: Vec<RowKey> = picked.iter().map(|row| row.row.clone()).collect();
         let (mut firsts, mut places) = (HashSet::new(), Vec::new());
         for portion in numbers.chunks(ours.claim_turn.largest()) {
             let Some((sql, portion)) = ours.claim_turn.padded(portion) else { continue };
@@ -79,7 +79,7 @@ impl Claim<'_> {
             bound.rows(portion);
             for row in fetch(connection, sql, bound).await? {
                 let place = RowKey::read(&row, 0, self.shape())?;
-                firsts.insert(place);
+                firsts.insert(place.clone());
                 if row.try_get::<i64, _>(4)? != 0 {
                     let (namespace, key, tenant) = (row.try_get(1)?, row.try_get(2)?, uuid_or_null(&row, 3)?);
                     places.push(Place { row: place, namespace, key, tenant });
@@ -106,7 +106,7 @@ impl Claim<'_> {
         for place in places.iter().take(if length == 0 { 0 } else { RUNS_PER_CLAIM }) {
             found.push(self.run_after(connection, ours, place, length).await?);
         }
-        let numbers: Vec<RowKey> = found.iter().flatten().map(|row| row.row).collect();
+        let numbers: Vec<RowKey> = found.iter().flatten().map(|row| row.row.clone()).collect();
         let locked = self.follow(connection, ours, &numbers).await?;
         let mut runs: Vec<(usize, Candidate)> = Vec::new();
         for run in found {
@@ -130,7 +130,7 @@ impl Claim<'_> {
         bound.add(self.request.max_attempts).tenant(self.within.tenant).add(self.request.max_attempts);
         for _ in 0..2 {
             bound.add(place.namespace.clone()).add(place.key.clone()).add(place.tenant.map(Uuid::hyphenated));
-            bound.row(place.row).count(length);
+            bound.row(&place.row).count(length);
         }
         bound.count(length);
         let mut run = Vec::new();

@@ -1,13 +1,14 @@
 //! Reading claimed rows.
 
+use postrider_core::lease::Lease;
 use postrider_core::store::{ClaimedMessage, Order, Payload};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
 use super::statements::Shape;
-use super::types::{RowKey, key, uuid, uuid_or_null};
-use crate::claimed::{ClaimedRow, messages};
+use super::types::{RowKey, bytes, key, uuid, uuid_or_null};
+use crate::claimed::{ClaimedRow, Flaw, Unreadable, headers, messages, read_all, tenant, text};
 
 /// Where the columns of `claim_read.sql` are.
 mod column {
@@ -28,39 +29,53 @@ mod column {
     pub const TURN: usize = 14;
 }
 
-/// The messages of a claim, from rows as they were before it.
-pub(super) fn claimed(
-    rows: &[MySqlRow],
-    worker: Uuid,
-    waits: Order,
-    shape: Shape,
-) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
-    let Some(first) = rows.first() else { return Ok(Vec::new()) };
-    let claimed_at = first.try_get(column::CLAIMED_AT)?;
-    let rows = rows.iter().map(|row| read(row, shape)).collect::<Result<_, _>>()?;
-    Ok(messages(rows, worker, claimed_at, waits))
+/// The messages of a claim, and its rows that are none.
+type Answer = (Vec<ClaimedMessage>, Vec<Unreadable<Taken>>);
+
+/// A row that a claim took: what it is found by, and its lease. One that has no id has no lease that anybody could settle.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub row: RowKey,
+    pub lease: Lease,
 }
 
-fn read(row: &MySqlRow, shape: Shape) -> Result<ClaimedRow, sqlx::Error> {
+/// Reads the rows of a claim, as they were before it.
+pub(super) fn claimed(rows: &[MySqlRow], worker: Uuid, waits: Order, shape: Shape) -> Result<Answer, sqlx::Error> {
+    let Some(first) = rows.first() else { return Ok(Answer::default()) };
+    let claimed_at = first.try_get(column::CLAIMED_AT)?;
+    let (rows, unreadable) = read_all(rows, |row| read(row, shape), |row| taken(row, worker, shape))?;
+    Ok((messages(rows, worker, claimed_at, waits), unreadable))
+}
+
+fn taken(row: &MySqlRow, worker: Uuid, shape: Shape) -> Result<Taken, sqlx::Error> {
     let (found, attempts): (_, i32) = (RowKey::read(row, column::SEQ, shape)?, row.try_get(column::ATTEMPTS)?);
-    let headers: &str = row.try_get(column::HEADERS)?;
+    let id = uuid_or_null(row, column::ID)?.unwrap_or_default();
+    let lease = Lease { id, worker, attempt: attempts + 1, address: found.address(0) };
+    Ok(Taken { row: found, lease })
+}
+
+fn read(row: &MySqlRow, shape: Shape) -> Result<ClaimedRow, Flaw> {
+    let (found, attempts): (_, i32) = (RowKey::read(row, column::SEQ, shape)?, row.try_get(column::ATTEMPTS)?);
+    if let RowKey::Odd(text) = &found {
+        return Err(Flaw::Row(format!("its id {text:?} is no UUID")));
+    }
     Ok(ClaimedRow {
         id: uuid(row, column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
+        namespace: text("namespace", bytes(row, column::NAMESPACE)?)?,
+        topic: text("topic", bytes(row, column::TOPIC)?)?,
         key: key(row, column::KEY)?,
-        tenant_id: uuid_or_null(row, column::TENANT)?,
+        tenant_id: tenant(bytes(row, column::TENANT)?)?,
         dedupe_key: key(row, column::DEDUPE_KEY)?,
         payload: match row.try_get(column::PAYLOAD_BYTES)? {
             Some(bytes) => Payload::Bytes(bytes),
             None => Payload::Json(row.try_get(column::PAYLOAD)?),
         },
-        headers: (headers != "{}").then(|| headers.to_owned()),
+        headers: headers(row.try_get(column::HEADERS)?)?,
         attempts: attempts + 1,
         max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
         created_at: row.try_get(column::CREATED_AT)?,
         // Rows without a number that were written at the same time are in the order in which the server has them: of their ids.
-        seq: if let RowKey::Number(seq) = found { seq } else { 0 },
+        seq: if let RowKey::Number(seq) = &found { *seq } else { 0 },
         address: found.address(if shape.turns { row.try_get(column::TURN)? } else { 0 }),
     })
 }

@@ -25,6 +25,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         hyphens.iter().fold(digits, |text, at| format!("insert({text}, {at}, 0, '-')"))
     },
     id_bytes: |text| format!("unhex(replace({text}, '-', ''))"),
+    is_hex: |text| format!("{text} not regexp '[^0-9a-fA-F]'"),
     later: |time, micros| format!("timestampadd(microsecond, {micros}, {time})"),
     epoch: "timestamp '1970-01-01 00:00:00'",
     between: |since, until| format!("timestampdiff(microsecond, {since}, {until})"),

@@ -15,7 +15,7 @@ use super::run::{Work, begin, commit, execute, fetch, roll_back};
 use super::scope::Within;
 use super::statements::{FinishedStatement, StoreStatements};
 use super::store::{MySqlStore, duration};
-use super::types::{Bound, RowKey, key, uuid, uuid_or_null};
+use super::types::{Bound, RowKey, key, text, uuid_or_null};
 use crate::clock::micros;
 use crate::operate::{Note, between, check, cut, ids_text, in_order, read_state, row_readers, within};
 use crate::sql::{Portioned, Sql};
@@ -313,10 +313,13 @@ impl Work for Changing<'_> {
 
     async fn run(&self, connection: &mut MySqlConnection) -> Result<Vec<Uuid>, sqlx::Error> {
         begin(connection).await?;
-        let found = match &self.filter.ids {
+        let mut found = match &self.filter.ids {
             Some(ids) => self.named(connection, ids).await?,
             None => self.oldest(connection).await?,
         };
+        if self.note.action == Action::Discard {
+            found.retain(|(row, _)| row.is_deletable());
+        }
         if found.is_empty() {
             roll_back(connection).await?;
             return Ok(Vec::new());
@@ -342,7 +345,7 @@ impl Changing<'_> {
                 bound.count(room);
             };
             for row in self.within.fetch(connection, statement, 1, |_| {}, after).await? {
-                found.push((RowKey::read(&row, 0, self.statements.shape)?, uuid(&row, 1)?));
+                found.push((RowKey::read(&row, 0, self.statements.shape)?, id(&row, 1)?));
             }
         }
         Ok(found)
@@ -351,11 +354,11 @@ impl Changing<'_> {
     async fn named(&self, connection: &mut MySqlConnection, ids: &[Uuid]) -> Result<Vec<(RowKey, Uuid)>, sqlx::Error> {
         let mut found = Vec::new();
         for row in named(connection, &self.statements.dead_pick_ids, ids, self.filter).await? {
-            let namespace: String = row.try_get(2)?;
+            let namespace = text(&row, 2)?;
             // The statement saw to the tenant.
             if self.filter.scope.contains(&namespace, self.filter.scope.tenant) {
                 let place = RowKey::read(&row, 0, self.statements.shape)?;
-                found.push((row.try_get::<i64, _>(3)?, place, uuid(&row, 1)?));
+                found.push((row.try_get::<i64, _>(3)?, place, id(&row, 1)?));
             }
         }
         found.sort_unstable();
@@ -367,8 +370,8 @@ impl Changing<'_> {
 fn tally(row: &MySqlRow) -> Result<Tally, sqlx::Error> {
     let oldest: Option<i64> = row.try_get(6)?;
     Ok(Tally {
-        namespace: row.try_get(0)?,
-        topic: row.try_get(1)?,
+        namespace: text(row, 0)?,
+        topic: text(row, 1)?,
         state: read_state(row.try_get(2)?)?,
         messages: number(row, 3)?,
         last_minute: number(row, 4)?,
@@ -377,4 +380,16 @@ fn tally(row: &MySqlRow) -> Result<Tally, sqlx::Error> {
     })
 }
 
-row_readers!(MySqlRow { id: uuid, id_or_null: uuid_or_null, key: key, time: Row::try_get, time_or_null: Row::try_get });
+/// An id; the nil UUID for a row whose id is none, and which says so in its error.
+fn id(row: &MySqlRow, at: usize) -> Result<Uuid, sqlx::Error> {
+    uuid_or_null(row, at).map(Option::unwrap_or_default)
+}
+
+row_readers!(MySqlRow {
+    id: id,
+    id_or_null: uuid_or_null,
+    text: text,
+    key: key,
+    time: Row::try_get,
+    time_or_null: Row::try_get
+});

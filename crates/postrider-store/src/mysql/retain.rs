@@ -9,7 +9,7 @@ use super::operate::write;
 use super::run::{Work, begin, commit, execute, fetch};
 use super::scope::Within;
 use super::statements::{Shape, StoreStatements, Walk};
-use super::types::{Bound, RowKey, uuid};
+use super::types::{Bound, RowKey, uuid_or_null};
 use crate::clock::micros;
 use crate::operate::Note;
 use crate::sql::Portioned;
@@ -90,7 +90,7 @@ impl Sweep<'_> {
             bound.rows(portion).add(self.max_attempts);
             for row in fetch(connection, sql, bound).await? {
                 locked.push(RowKey::read(&row, 0, self.statements.shape)?);
-                buried.push(uuid(&row, 1)?);
+                buried.extend(uuid_or_null(&row, 1)?);
             }
         }
         each(connection, &self.statements.sweep_bury, &locked).await?;
@@ -151,6 +151,7 @@ impl Purging<'_> {
                 found.extend(keys(&rows, self.statements.shape)?);
             }
         }
+        found.retain(RowKey::is_deletable);
         let deleted = each(connection, &self.statements.purge_delete, &found).await?;
         if let Some(note) = self.note.filter(|_| deleted > 0) {
             write(connection, self.statements, note, deleted, &[]).await?;

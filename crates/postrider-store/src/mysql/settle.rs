@@ -57,7 +57,7 @@ pub(super) enum Answer {
 }
 
 /// A leased row, and which lease of the batch it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     row: RowKey,
     id: Uuid,
@@ -80,10 +80,35 @@ impl Work for Settle<'_> {
     }
 }
 
+/// Gives up what a claim took and is no message, as far as it is still ours.
+pub(super) struct GiveUp<'a> {
+    pub statements: &'a StoreStatements,
+    pub rows: &'a [RowKey],
+    /// In the order of the rows.
+    pub buries: &'a [Bury],
+}
+
+impl Work for GiveUp<'_> {
+    type Answer = ();
+
+    /// By what the rows are found by, and not by their leases: a row may have no id that a lease could name.
+    async fn run(&self, connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+        let leases: Vec<Lease> = self.buries.iter().map(|bury| bury.lease).collect();
+        let change = Change::Bury(self.buries);
+        let settle = Settle { statements: self.statements, leases: &leases, wanted: &[], change: &change, hopes: true };
+        begin(connection).await?;
+        for (at, row) in self.rows.iter().enumerate() {
+            let _not_ours_any_more =
+                settle.write(connection, &[Target { row: row.clone(), id: leases[at].id, lease: at }]).await?;
+        }
+        commit(connection).await
+    }
+}
+
 type Rows = HashMap<Uuid, Found>;
 
 /// A row that is under way: what it is found by, and what tells whose it is.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Found {
     row: RowKey,
     worker: Option<Uuid>,
@@ -102,7 +127,7 @@ impl Settle<'_> {
         // One statement is a transaction by itself. It may wait for its row for as long as the server allows, but has
         // no other locked meanwhile.
         if let ([target], false) = (&targets[..], self.is_two_statements()) {
-            return self.write(connection, &[*target]).await;
+            return self.write(connection, &[target.clone()]).await;
         }
         begin(connection).await?;
         match self.write(connection, &targets).await {
@@ -146,7 +171,7 @@ impl Settle<'_> {
         let found = rows.get(&lease.id)?;
         let has_it = !shape.worker || found.worker == Some(lease.worker);
         let in_turn = !shape.turns || RowKey::is_turn_of(lease, found.turn);
-        (has_it && in_turn && found.attempts == lease.attempt).then_some(*found)
+        (has_it && in_turn && found.attempts == lease.attempt).then(|| found.clone())
     }
 
     /// Whether a change of one row is more than one statement.
@@ -193,11 +218,11 @@ impl Settle<'_> {
         let mut groups: BTreeMap<(Uuid, i32), Vec<Target>> = BTreeMap::new();
         for target in targets {
             let lease = &self.leases[target.lease];
-            groups.entry((lease.worker, lease.attempt)).or_default().push(*target);
+            groups.entry((lease.worker, lease.attempt)).or_default().push(target.clone());
         }
         for ((worker, attempt), mut group) in groups {
             group.sort_unstable();
-            group.dedup_by_key(|target| (target.row, target.id));
+            group.dedup_by(|one, other| (&one.row, one.id) == (&other.row, other.id));
             let expected = group.len() as u64;
             let mut found = 0;
             for portion in group.chunks(self.statement().largest()) {
@@ -222,7 +247,7 @@ impl Settle<'_> {
         if let (Change::Bury(_), Some(entomb), true) =
             (self.change, &self.statements.entomb, found == portion.len() as u64)
         {
-            let rows: Vec<RowKey> = portion.iter().map(|target| target.row).collect();
+            let rows: Vec<RowKey> = portion.iter().map(|target| target.row.clone()).collect();
             each(connection, entomb, &rows).await?;
         }
         if let (Change::AckDelete, true) = (self.change, found < portion.len() as u64) {
@@ -277,20 +302,20 @@ impl Settle<'_> {
             }
             Change::Nack(nacks) => {
                 self.errors(bound, portion, |to| Some(nacks[to.lease].error.clone()));
-                portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(micros(nacks[to.lease].delay))));
+                portion.iter().for_each(|to| drop_chain(bound.row(&to.row).add(micros(nacks[to.lease].delay))));
             }
             Change::Bury(buries) => self.errors(bound, portion, |to| Some(buries[to.lease].error.clone())),
             Change::Release(releases) => {
                 self.errors(bound, portion, |to| releases[to.lease].error.clone());
                 let delay = |to: &Target| Some(micros(releases[to.lease].delay)).filter(|delay| *delay > 0);
-                portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(delay(to))));
+                portion.iter().for_each(|to| drop_chain(bound.row(&to.row).add(delay(to))));
             }
         }
     }
 
     fn errors(&self, bound: &mut Bound, portion: &[&Target], error: impl Fn(&Target) -> Option<String>) {
         if self.statements.shape.error {
-            portion.iter().for_each(|to| drop_chain(bound.row(to.row).add(error(to))));
+            portion.iter().for_each(|to| drop_chain(bound.row(&to.row).add(error(to))));
         }
     }
 }

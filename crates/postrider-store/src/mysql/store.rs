@@ -13,17 +13,19 @@ use postrider_core::store::{
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlPool, Row};
 
-use super::claim::Claim;
+use super::claim::{Claim, Outcome};
+use super::claimed::Taken;
 use super::doorbell::NoDoorbell;
 use super::error::for_relay;
 use super::layout::DIALECT;
 use super::retain::{Purging, Sweep};
 use super::run::{Runner, Work};
 use super::scope::{Within, coming, head};
-use super::settle::{Answer, Change, PAUSES, Settle};
+use super::settle::{Answer, Change, GiveUp, PAUSES, Settle};
 use super::statements::{OurStatements, StoreStatements, Walk};
-use super::types::Bound;
+use super::types::{Bound, RowKey};
 use super::{check, migrate};
+use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
 use crate::layout::{ClaimBy, Layout, LayoutError};
@@ -176,6 +178,20 @@ impl MySqlStore {
     }
 }
 
+impl MySqlStore {
+    /// Gives up what a claim took and is no message. If that fails its neighbours are delivered all the same.
+    async fn give_up(&self, unreadable: Vec<Unreadable<Taken>>) {
+        let give_up = |Unreadable { row: Taken { row, lease }, error }| (row, Bury { lease, error });
+        let (rows, buries): (Vec<RowKey>, Vec<Bury>) = unreadable.into_iter().map(give_up).unzip();
+        let work = GiveUp { statements: &self.statements, rows: &rows, buries: &buries };
+        if !rows.is_empty()
+            && let Err(error) = self.runner.run("bury", &work).await
+        {
+            not_given_up(&error);
+        }
+    }
+}
+
 fn settled(answers: Vec<Option<Lease>>) -> Vec<Settled> {
     answers.iter().map(|answer| if answer.is_some() { Settled::Done } else { Settled::LeaseLost }).collect()
 }
@@ -192,7 +208,10 @@ impl Store for MySqlStore {
         self.check_walk("order per key", request.waits == Order::Key)?;
         self.check_walk("fair claims", matches!(request.order, ClaimOrder::Fair { .. }))?;
         let Some(within) = Within::of(&request.scope)? else { return Ok(Claimed::default()) };
-        self.runner.run("claim", &Claim { statements: &self.statements, request, within }).await
+        let claim = Claim { statements: &self.statements, request, within };
+        let Outcome { claimed, unreadable } = self.runner.run("claim", &claim).await?;
+        self.give_up(unreadable).await;
+        Ok(claimed)
     }
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {

@@ -1,5 +1,7 @@
 //! Values as they go to MySQL and come back: UUIDs as text, which anybody can read and type, and texts as bytes.
 
+use std::sync::Arc;
+
 use postrider_core::lease::{Lease, RowAddress};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlRow};
@@ -8,6 +10,7 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 use super::statements::Shape;
+use crate::claimed::{lossy, plain_uuid};
 
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
 #[derive(Default)]
@@ -35,17 +38,18 @@ impl Bound {
     }
 
     /// What a row is found by.
-    pub fn row(&mut self, row: RowKey) -> &mut Self {
+    pub fn row(&mut self, row: &RowKey) -> &mut Self {
         match row {
-            RowKey::Number(number) => self.add(number),
-            RowKey::Id(id, form) => self.add(form.text(id)),
+            RowKey::Number(number) => self.add(*number),
+            RowKey::Id(id, form) => self.add(form.text(*id)),
+            RowKey::Odd(text) => self.add(text.to_string()),
         }
     }
 
     /// A list of rows.
     pub fn rows(&mut self, rows: Vec<&RowKey>) -> &mut Self {
         for row in rows {
-            self.row(*row);
+            self.row(row);
         }
         self
     }
@@ -72,10 +76,12 @@ impl Bound {
 }
 
 /// What a row is found by: its number in our own table, its id in others. In the order of the primary key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RowKey {
     Number(i64),
     Id(Uuid, Form),
+    /// What is in the place of an id and is none. Such a row can only be given up or deleted.
+    Odd(Arc<str>),
 }
 
 /// How the text of a UUID differs from the usual one, so that a row is found again by exactly what it has: a bit for each digit that
@@ -119,18 +125,29 @@ impl RowKey {
         match shape.numbered {
             true => row.try_get(column).map(Self::Number),
             false => {
-                let text: String = row.try_get(column)?;
-                let id = Uuid::try_parse(&text).map_err(|error| sqlx::Error::Decode(error.into()))?;
-                Ok(Self::Id(id, Form::of(&text)))
+                let text = lossy(row.try_get_unchecked(column)?);
+                Ok(match plain_uuid(&text) {
+                    Some(id) => Self::Id(id, Form::of(&text)),
+                    None => Self::Odd(text.into()),
+                })
             }
         }
     }
 
     /// The row's address: its number, or the form of its id and the claim's turn.
-    pub fn address(self, turn: i64) -> RowAddress {
+    pub fn address(&self, turn: i64) -> RowAddress {
         match self {
-            Self::Number(number) => address(number),
+            Self::Number(number) => address(*number),
             Self::Id(_, form) => RowAddress(form.0 | short(turn) << FORM_BITS),
+            Self::Odd(_) => RowAddress::default(),
+        }
+    }
+
+    /// Whether a statement that deletes finds exactly this row: it compares with a text of as many characters as an id has.
+    pub fn is_deletable(&self) -> bool {
+        match self {
+            Self::Number(_) | Self::Id(..) => true,
+            Self::Odd(text) => text.is_ascii() && text.len() <= Hyphenated::LENGTH,
         }
     }
 
@@ -153,18 +170,24 @@ pub(super) fn uuid(row: &MySqlRow, column: usize) -> Result<Uuid, sqlx::Error> {
     row.try_get::<Hyphenated, _>(column).map(Hyphenated::into_uuid)
 }
 
-/// Reads a UUID that may be null.
+/// Reads a UUID; none if it is null, or anything else.
 pub(super) fn uuid_or_null(row: &MySqlRow, column: usize) -> Result<Option<Uuid>, sqlx::Error> {
-    Ok(row.try_get::<Option<Hyphenated>, _>(column)?.map(Hyphenated::into_uuid))
+    Ok(bytes(row, column)?.and_then(|bytes| plain_uuid(&lossy(bytes))))
+}
+
+/// Reads the bytes of a text, whatever they are.
+pub(super) fn bytes(row: &MySqlRow, column: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    row.try_get_unchecked(column)
 }
 
 /// Reads a key. A plain insert may have written bytes that are no text; the row is delivered all the same.
 pub(super) fn key(row: &MySqlRow, column: usize) -> Result<Option<String>, sqlx::Error> {
-    let bytes: Option<Vec<u8>> = row.try_get(column)?;
-    Ok(bytes.map(|bytes| match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }))
+    Ok(bytes(row, column)?.map(lossy))
+}
+
+/// Reads a text for somebody to look at.
+pub(super) fn text(row: &MySqlRow, column: usize) -> Result<String, sqlx::Error> {
+    Ok(key(row, column)?.unwrap_or_default())
 }
 
 /// A row's number as its address; rows are never renumbered, so it always finds the row.
@@ -190,7 +213,7 @@ mod tests {
             let row = RowKey::Id(id, Form::of(&text));
             let lease = Lease { id, worker: id, attempt: 1, address: row.address(-7) };
             let shape = Shape { numbered: false, worker: false, lease: false, error: false, turns: true };
-            assert_eq!(RowKey::of(&lease, shape), Some(row));
+            assert_eq!(RowKey::of(&lease, shape), Some(row.clone()));
             assert!(RowKey::is_turn_of(&lease, -7) && !RowKey::is_turn_of(&lease, 7));
             let RowKey::Id(id, form) = row else { unreachable!("it is an id") };
             assert_eq!(form.text(id), text);

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use postrider_core::lease::Lease;
+use postrider_core::lease::{Lease, RowAddress};
 use postrider_core::store::{Settled, StoreError};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -34,7 +34,8 @@ use crate::sql::Sql;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Commits; the first statement fails in a transaction that is aborted, which `commit` alone would end without a word.
 const COMMIT: &str = "select; commit";
-/// The most messages whose backoff is remembered; the one that is over first makes room.
+/// The most messages that are left alone at the same time. Where there are so many nothing else is claimed until the first of them is over: each
+/// claim must name them all, and one that were forgotten would be published again at once.
 const MOST_LATER: usize = 10_000;
 /// How long a message is left alone whose mark the database refused.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
@@ -50,6 +51,8 @@ pub(super) struct Held {
     slots: Arc<Semaphore>,
     /// The latest claim found every transaction taken.
     crowded: Arc<AtomicBool>,
+    /// The latest claim found no room for more messages that are left alone.
+    full: Arc<AtomicBool>,
     state: Arc<Mutex<State>>,
 }
 
@@ -69,11 +72,12 @@ struct Watched {
     watch: AbortHandle,
 }
 
-/// A claim of a row: its id, its attempt and its worker.
-type RowKey = (Uuid, i32, Uuid);
+/// A claim of a row: its id and the number of its claim, which a lease has in the place of an address. Where nothing is counted, or a claim was given up
+/// before its attempt was, the same worker may have claimed the row again with the same attempt.
+type RowKey = (Uuid, u64);
 
 fn key(lease: &Lease) -> RowKey {
-    (lease.id, lease.attempt, lease.worker)
+    (lease.id, lease.address.0)
 }
 
 /// A message that is left alone for a while.
@@ -92,6 +96,25 @@ struct Claim {
     marked: usize,
     until: Instant,
     _slot: OwnedSemaphorePermit,
+}
+
+impl Claim {
+    /// Says that marks are lost, whose messages were counted as settled.
+    fn say_what_is_lost(&mut self) {
+        let messages = std::mem::take(&mut self.marked);
+        if messages > 0 {
+            tracing::error!(
+                messages,
+                "a claim by row lock ended without a commit that was answered; its messages, most of which were counted as settled, are published again"
+            );
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.say_what_is_lost();
+    }
 }
 
 /// A connection with a transaction open. Dropped, also by a caller that lost its patience, it is closed: given back to the pool
@@ -152,6 +175,7 @@ impl Held {
             longest,
             slots: Arc::new(Semaphore::new(slots)),
             crowded: Arc::default(),
+            full: Arc::default(),
             state: Arc::default(),
         }
     }
@@ -177,13 +201,17 @@ impl Held {
         Ok(Some(Begun { transaction, slot, since }))
     }
 
-    /// Keeps the rows of a claim until they are settled.
-    pub fn keep(&self, begun: Begun, leases: impl IntoIterator<Item = Lease>) {
-        let open: HashSet<RowKey> = leases.into_iter().map(|lease| key(&lease)).collect();
+    /// Keeps the rows of a claim until they are settled, and writes its number to their leases.
+    pub fn keep<'l>(&self, begun: Begun, leases: impl IntoIterator<Item = &'l mut Lease>) {
         let until = begun.since + self.longest;
         let mut state = self.state();
         state.last += 1;
         let number = state.last;
+        let numbered = |lease: &mut Lease| {
+            lease.address = RowAddress(number);
+            key(lease)
+        };
+        let open: HashSet<RowKey> = leases.into_iter().map(numbered).collect();
         state.rows.extend(open.iter().map(|row| (*row, number)));
         let claim = Claim { transaction: Some(begun.transaction), open, marked: 0, until, _slot: begun.slot };
         let claim = Arc::new(tokio::sync::Mutex::new(claim));
@@ -221,7 +249,7 @@ impl Held {
     /// Forgets a claim; its connection is closed, and the database rolls its transaction back.
     fn lose(&self, number: u64, claim: &mut Claim) {
         claim.transaction = None;
-        lost_marks(claim);
+        claim.say_what_is_lost();
         self.forget(number, claim.open.drain());
     }
 
@@ -260,11 +288,11 @@ impl Held {
         sql: &Sql,
         leases: &[Lease],
         arguments: A,
-    ) -> Result<Vec<PgRow>, StoreError>
+    ) -> Result<Vec<Settled>, StoreError>
     where
         A: Fn(&[usize]) -> Result<PgArguments, sqlx::Error> + Send + Sync,
     {
-        let (mut marked, mut refusal) = (Vec::new(), None);
+        let (mut settled, mut refusal) = (vec![Settled::LeaseLost; leases.len()], None);
         for (number, which) in self.by_claim(leases) {
             let Some(claim) = self.claim(number) else { continue };
             let mut claim = claim.lock().await;
@@ -291,12 +319,13 @@ impl Held {
             if claim.open.is_empty() {
                 self.commit(number, &mut claim).await.map_err(|error| for_relay(verb, error))?;
             }
-            marked.extend(rows);
+            let marked = ids(&rows).map_err(|error| for_relay(verb, error))?;
+            which.iter().filter(|at| marked.contains(&leases[**at].id)).for_each(|at| settled[*at] = Settled::Done);
         }
         match refusal {
             // Nothing can be marked: to go on would publish one message after the other that comes again.
-            Some(error) if marked.is_empty() && is_of_the_role(&error) => Err(for_relay(verb, error)),
-            _ => Ok(marked),
+            Some(error) if !settled.contains(&Settled::Done) && is_of_the_role(&error) => Err(for_relay(verb, error)),
+            _ => Ok(settled),
         }
     }
 
@@ -374,12 +403,10 @@ impl Held {
     async fn commit(&self, number: u64, claim: &mut Claim) -> Result<(), sqlx::Error> {
         self.forget(number, std::iter::empty());
         let Some(transaction) = claim.transaction.take() else { return Ok(()) };
-        let ended = transaction.end(COMMIT).await;
-        match ended.is_ok() {
-            true => claim.marked = 0,
-            false => lost_marks(claim),
-        }
-        ended
+        // Whoever waits for it may lose patience; then the claim goes, and says what went with it.
+        transaction.end(COMMIT).await?;
+        claim.marked = 0;
+        Ok(())
     }
 
     /// Which leases still hold; their claims may go on for as long again.
@@ -401,14 +428,32 @@ impl Held {
         held
     }
 
-    /// Leaves a message alone for a while.
+    /// How many messages may be claimed, so that each of them can be left alone for a while.
+    pub fn room(&self) -> u32 {
+        let (now, state) = (Instant::now(), self.state());
+        let left_alone = state.later.values().filter(|later| later.until > now).count();
+        let room = MOST_LATER.saturating_sub(left_alone + state.rows.len());
+        if room > 0 {
+            self.full.store(false, Ordering::Relaxed);
+        } else if !self.full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                left_alone,
+                "so many messages wait for their next attempt that no others are claimed until the first of them is due"
+            );
+        }
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Leaves a message alone for a while. Nothing that is left alone is forgotten for it.
     pub fn later(&self, lease: &Lease, delay: Duration) {
         let mut state = self.state();
-        if state.later.len() >= MOST_LATER {
-            let first = state.later.iter().min_by_key(|(_, later)| later.until).map(|(id, _)| *id);
-            first.and_then(|id| state.later.remove(&id));
+        let now = Instant::now();
+        if state.later.len() >= MOST_LATER && !state.later.contains_key(&lease.id) {
+            let first = state.later.iter().min_by_key(|(_, later)| later.until);
+            let over = first.filter(|(_, later)| later.until <= now).map(|(id, _)| *id);
+            over.and_then(|id| state.later.remove(&id));
         }
-        let until = Instant::now() + delay;
+        let until = now + delay;
         // A mark that was refused may ask for longer than what was to be marked.
         let until = state.later.get(&lease.id).map_or(until, |later| later.until.max(until));
         state.later.insert(lease.id, Later { until, attempts: lease.attempt });
@@ -469,20 +514,14 @@ impl Refusal {
     }
 }
 
+/// The ids of the rows that a statement marked.
+fn ids(rows: &[PgRow]) -> Result<HashSet<Uuid>, sqlx::Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
 /// Whether a refusal is of the role or of the statement rather than of the row. Class 42.
 fn is_of_the_role(error: &sqlx::Error) -> bool {
     sqlstate(error).is_some_and(|state| state.starts_with("42"))
-}
-
-/// Says that marks are lost: their messages were counted as settled.
-fn lost_marks(claim: &mut Claim) {
-    let messages = std::mem::take(&mut claim.marked);
-    if messages > 0 {
-        tracing::error!(
-            messages,
-            "a claim by row lock was lost before its marks were committed; its messages, which were counted as settled, are published again"
-        );
-    }
 }
 
 fn refused(error: &sqlx::Error) {

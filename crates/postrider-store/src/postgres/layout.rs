@@ -152,6 +152,13 @@ impl Row<'_> {
             "last_error" => self.or(&layout.last_error, "null::text"),
             "created_at" => self.created_at(),
             "touched" => self.touched(),
+            // Since when a row is dead, for lists, which must not meet again what says no time.
+            "died" if layout.is_ours() => self.touched(),
+            "died" => {
+                let times = [&layout.updated_at, &layout.delivered_at, &layout.last_attempt_at, &layout.created_at];
+                let times = times.into_iter().flatten().map(|column| format!("{}, ", self.of(column)));
+                format!("coalesce({}timestamptz 'epoch')", times.collect::<String>())
+            }
             "delivered_at" => self.or(&layout.delivered_at, "null::timestamptz"),
             // This claim's number.
             "attempt" => match layout.claim {

@@ -154,8 +154,8 @@ fn add(bound: &mut Bound, note: &Note) {
 fn tally(row: &PgRow) -> Result<Tally, sqlx::Error> {
     let (oldest, now): (Option<Micros>, Micros) = (row.try_get(6)?, row.try_get(7)?);
     Ok(Tally {
-        namespace: row.try_get(0)?,
-        topic: row.try_get(1)?,
+        namespace: text(row, 0)?,
+        topic: text(row, 1)?,
         state: read_state(row.try_get(2)?)?,
         messages: number(row, 3)?,
         last_minute: number(row, 4)?,
@@ -167,13 +167,20 @@ fn tally(row: &PgRow) -> Result<Tally, sqlx::Error> {
 row_readers!(PgRow {
     id: Row::try_get,
     id_or_null: Row::try_get,
+    text: text,
     key: Row::try_get,
     time: time,
     time_or_null: time_or_null
 });
 
+/// A text; one that was never written is empty.
+fn text(row: &PgRow, at: usize) -> Result<String, sqlx::Error> {
+    row.try_get::<Option<String>, _>(at).map(Option::unwrap_or_default)
+}
+
+/// A time; one that was never written is when time begins.
 fn time(row: &PgRow, at: usize) -> Result<i64, sqlx::Error> {
-    row.try_get::<Micros, _>(at).map(|time| time.0)
+    time_or_null(row, at).map(Option::unwrap_or_default)
 }
 
 fn time_or_null(row: &PgRow, at: usize) -> Result<Option<i64>, sqlx::Error> {

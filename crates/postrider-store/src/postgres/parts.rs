@@ -14,10 +14,19 @@ use super::store::Bound;
 use crate::sql::Sql;
 
 impl PostgresStore {
-    /// Refuses a table that is partitioned, that others inherit from, or that is none. Looks once; a table that is not there is left
-    /// to the statement that misses it.
+    /// Refuses a table that is partitioned, that others inherit from, or that is none, and one that is indexed like ours where that
+    /// hides rows. Looks once; a table that is not there is left to the statement that misses it.
     pub(crate) async fn refuse_parts(&self) -> Result<(), StoreError> {
-        self.has_addresses.get_or_try_init(|| self.look_for_parts()).await.copied()
+        self.has_addresses.get_or_try_init(|| self.look_once()).await.copied()
+    }
+
+    async fn look_once(&self) -> Result<(), StoreError> {
+        self.look_for_parts().await?;
+        // Claims there walk from value to value, and would pass over rows for good that the layout is wrong about.
+        match self.layout.indexed_like_ours && !self.layout.is_ours() {
+            true => self.refuse_other_tables().await,
+            false => Ok(()),
+        }
     }
 
     /// Refuses a role that may not claim and settle in a table of another shape: what it publishes could not be marked.

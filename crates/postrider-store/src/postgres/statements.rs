@@ -303,7 +303,7 @@ const FRAGMENTS: [(&str, &str); 12] = [
     and ($3::text is null or {topic} = $3::text)
     and ($4::text is null or {key} = $4::text)
     and ($5::uuid[] is null or {raw_id} = any ({raws $5::uuid[]}))
-    and {touched} >= coalesce($6::timestamptz, '-infinity') and {touched} < coalesce($7::timestamptz, 'infinity')
+    and {died} >= coalesce($6::timestamptz, '-infinity') and {died} < coalesce($7::timestamptz, 'infinity')
     and ($8::text is null or position(lower($8::text) in lower(coalesce({last_error}, ''))) > 0)",
     ),
     ("{tally_of_processing}", "{namespace}::text, {topic}::text, 'processing'::text, {tally}"),
@@ -318,7 +318,7 @@ const FRAGMENTS: [(&str, &str); 12] = [
         "{record}",
         "{id} as id, {namespace}::text, {topic}::text, {key}::text, {tenant_id}, {dedupe_key}::text, {state}, {attempts}::int, \
          {max_attempts}::int, {last_error}::text, coalesce({headers}, '{}') as headers, {due_at}::timestamptz, {locked_by}, \
-         ({lease_end})::timestamptz, {created_at}::timestamptz, ({touched})::timestamptz, {delivered_at}::timestamptz",
+         ({lease_end})::timestamptz, {created_at}::timestamptz, ({died})::timestamptz, {delivered_at}::timestamptz",
     ),
     // No earlier row of the same line (namespace, tenant, key) is open. The planner counts what this costs for every row that it expects, so it is
     // made to expect few.

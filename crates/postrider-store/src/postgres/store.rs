@@ -25,6 +25,7 @@ use super::migrate;
 use super::run::Runner;
 use super::statements::{LeaseStatement, StoreStatements, bell};
 use super::types::{Micros, address, address_text};
+use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::{Clock, SystemClock, micros};
 use crate::enqueue::Outbox;
 use crate::layout::{Ability, ClaimBy, Layout, LayoutError};
@@ -133,8 +134,25 @@ impl PostgresStore {
         &self.statements
     }
 
-    /// Runs a settling statement where the rows were, then by id for those that were not found there.
+    /// Runs a settling statement; says of each lease whether it was live.
     async fn settle<B>(
+        &self,
+        verb: &'static str,
+        sql: &LeaseStatement,
+        leases: &[Lease],
+        bind: B,
+    ) -> Result<Vec<Settled>, StoreError>
+    where
+        B: Fn(&mut Bound, &[usize]) + Send + Sync,
+    {
+        if let Some(held) = &self.held {
+            return held.settle(verb, &sql.by_id, leases, |which| settle_arguments(leases, which, false, &bind)).await;
+        }
+        answers(leases, &self.settle_rows(verb, sql, leases, bind).await?)
+    }
+
+    /// Runs a settling statement where the rows were, then by id for those that were not found there.
+    async fn settle_rows<B>(
         &self,
         verb: &'static str,
         sql: &LeaseStatement,
@@ -144,9 +162,6 @@ impl PostgresStore {
     where
         B: Fn(&mut Bound, &[usize]) + Send + Sync,
     {
-        if let Some(held) = &self.held {
-            return held.settle(verb, &sql.by_id, leases, |which| settle_arguments(leases, which, false, &bind)).await;
-        }
         let all: Vec<usize> = (0..leases.len()).collect();
         if self.layout.goes_by_turns() {
             return self.settle_some(verb, &sql.by_id, leases, &all, &bind).await;
@@ -213,14 +228,14 @@ impl PostgresStore {
             sqlx::query_with(sqlx::AssertSqlSafe(sql.clone()), arguments).persistent(!self.runner.behind_pooler);
         let rows = begun.fetch(query).await;
         let read = rows.and_then(|rows| claimed(&rows, request.worker, request.waits));
-        let mut messages = match read {
-            Ok(messages) => messages,
+        let (mut messages, mut unreadable) = match read {
+            Ok(read) => read,
             Err(error) => {
                 begun.give_up().await;
                 return Err(for_relay("claim", error));
             }
         };
-        if messages.is_empty() {
+        if messages.is_empty() && unreadable.is_empty() {
             begun.give_up().await;
             return Ok(Claimed::default());
         }
@@ -230,8 +245,21 @@ impl PostgresStore {
                 message.lease.attempt = message.attempts;
             }
         }
-        held.keep(begun, messages.iter().map(|message| message.lease));
+        let leases = messages.iter_mut().map(|message| &mut message.lease);
+        held.keep(begun, leases.chain(unreadable.iter_mut().map(|row| &mut row.row)));
+        self.give_up(unreadable).await;
         Ok(Claimed { messages, last_lane: None })
+    }
+
+    /// Gives up what a claim took and is no message. If that fails its neighbours are delivered all the same.
+    async fn give_up(&self, unreadable: Vec<Unreadable<Lease>>) {
+        let buries: Vec<Bury> =
+            unreadable.into_iter().map(|Unreadable { row: lease, error }| Bury { lease, error }).collect();
+        if !buries.is_empty()
+            && let Err(error) = self.bury(&buries).await
+        {
+            not_given_up(&error);
+        }
     }
 }
 
@@ -335,7 +363,13 @@ impl Store for PostgresStore {
             (ClaimOrder::Fair { .. }, Order::Key) => self.made_for(&statements.claim_fair_ordered, "order per key")?,
             (ClaimOrder::Suspects, Order::Key) => self.made_for(&statements.claim_suspects_ordered, "order per key")?,
         };
-        let limit = if self.held.is_some() { request.limit.min(self.layout.batch) } else { request.limit };
+        let limit = match &self.held {
+            Some(held) => request.limit.min(self.layout.batch).min(held.room()),
+            None => request.limit,
+        };
+        if self.held.is_some() && limit == 0 {
+            return Ok(Claimed::default());
+        }
         let left_alone = self.held.as_ref().map(Held::left_alone).unwrap_or_default();
         let arguments = scoped(&request.scope, |bound| {
             bound.add(request.max_attempts).add(i64::from(limit)).add(request.worker).add(lease_micros(request.lease));
@@ -368,9 +402,10 @@ impl Store for PostgresStore {
             ClaimOrder::Fair { .. } => last_lane(&rows),
             _ => Ok(None),
         };
-        let messages = claimed(&rows, request.worker, request.waits);
         let failed = |error| for_relay("claim", error);
-        Ok(Claimed { messages: messages.map_err(failed)?, last_lane: last_lane.map_err(failed)? })
+        let (messages, unreadable) = claimed(&rows, request.worker, request.waits).map_err(failed)?;
+        self.give_up(unreadable).await;
+        Ok(Claimed { messages, last_lane: last_lane.map_err(failed)? })
     }
 
     async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<Option<Lease>>, StoreError> {
@@ -383,7 +418,7 @@ impl Store for PostgresStore {
         let bind = |bound: &mut Bound, _: &[usize]| {
             bound.add(duration);
         };
-        let rows = self.settle("extend", &self.statements.extend, leases, bind).await?;
+        let rows = self.settle_rows("extend", &self.statements.extend, leases, bind).await?;
         let found = found(&rows)?;
         let address_of = |lease: &Lease| -> Result<Option<RowAddress>, sqlx::Error> {
             found.get(&key(lease)).map(|at| Ok(address(rows[*at].try_get(2)?))).transpose()
@@ -398,12 +433,12 @@ impl Store for PostgresStore {
                 Delivered::Keep if self.layout.keeps_delivered() => &self.statements.ack,
                 _ => &self.statements.ack_delete,
             };
-            let settled = answers(leases, &self.settle("ack", sql, leases, |_, _| {}).await?)?;
+            let settled = self.settle("ack", sql, leases, |_, _| {}).await?;
             held.finished(leases, &settled);
             return Ok(settled);
         }
         if then == Delivered::Keep {
-            return answers(leases, &self.settle("ack", &self.statements.ack, leases, |_, _| {}).await?);
+            return self.settle("ack", &self.statements.ack, leases, |_, _| {}).await;
         }
         let all: Vec<usize> = (0..leases.len()).collect();
         let sql = match self.layout.goes_by_turns() {
@@ -415,7 +450,7 @@ impl Store for PostgresStore {
             // Rows with a dedupe key stay; rows that moved are kept too, and left to the purge.
             let deleted = found(&rows)?;
             let kept: Vec<Lease> = leases.iter().filter(|lease| !deleted.contains_key(&key(lease))).copied().collect();
-            rows.extend(self.settle("ack", &self.statements.ack, &kept, |_, _| {}).await?);
+            rows.extend(self.settle_rows("ack", &self.statements.ack, &kept, |_, _| {}).await?);
         }
         answers(leases, &rows)
     }
@@ -426,7 +461,7 @@ impl Store for PostgresStore {
             bound.add(which.iter().map(|at| micros(nacks[*at].delay)).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| nacks[*at].error.clone()).collect::<Vec<_>>());
         };
-        let settled = answers(&leases, &self.settle("nack", &self.statements.nack, &leases, bind).await?)?;
+        let settled = self.settle("nack", &self.statements.nack, &leases, bind).await?;
         if let Some(held) = &self.held {
             nacks.iter().for_each(|nack| held.later(&nack.lease, nack.delay));
         }
@@ -438,7 +473,7 @@ impl Store for PostgresStore {
         let bind = |bound: &mut Bound, which: &[usize]| {
             bound.add(which.iter().map(|at| buries[*at].error.clone()).collect::<Vec<_>>());
         };
-        let settled = answers(&leases, &self.settle("bury", &self.statements.bury, &leases, bind).await?)?;
+        let settled = self.settle("bury", &self.statements.bury, &leases, bind).await?;
         match &self.held {
             Some(held) if !self.layout.can(Ability::Dead) => {
                 for Bury { lease, error } in buries {
@@ -458,7 +493,7 @@ impl Store for PostgresStore {
             bound.add(which.iter().map(|at| micros(releases[*at].delay)).collect::<Vec<_>>());
             bound.add(which.iter().map(|at| releases[*at].error.clone()).collect::<Vec<_>>());
         };
-        let settled = answers(&leases, &self.settle("release", &self.statements.release, &leases, bind).await?)?;
+        let settled = self.settle("release", &self.statements.release, &leases, bind).await?;
         if let Some(held) = &self.held {
             let delayed = releases.iter().filter(|release| !release.delay.is_zero());
             // The attempt is given back.

@@ -4,43 +4,49 @@ use postrider_core::store::{ClaimRequest, ClaimedMessage, LARGEST_CLAIM, Lane, P
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
-use uuid::fmt::Hyphenated;
 
-use super::types::{address, read_id, with_turn};
-use crate::claimed::{ClaimedRow, column, messages_by_number};
+use super::types::{address, bytes, key, read_id, with_turn};
+use crate::claimed::{
+    ClaimedRow, Flaw, Unreadable, column, headers, lossy, messages_by_number, plain_uuid, read_all, tenant, text,
+};
 use crate::{LANES_LOOKED_AT, LANES_PER_CLAIM};
 
 /// The column that only SQLite answers, after those that all do.
 const TURN: usize = column::SEQ + 1;
 
-/// The messages of a claim.
-pub(super) fn claimed(
-    rows: &[SqliteRow],
-    worker: Uuid,
-    claimed_at: i64,
-    turns: bool,
-) -> Result<Vec<ClaimedMessage>, sqlx::Error> {
-    let rows = rows.iter().map(|row| read(row, turns)).collect::<Result<_, _>>()?;
-    Ok(messages_by_number(rows, worker, claimed_at))
+/// The messages of a claim, and the numbers and attempts of its rows that are none.
+type Answer = (Vec<ClaimedMessage>, Vec<Unreadable<(i64, i64)>>);
+
+/// Reads the rows of a claim.
+pub(super) fn claimed(rows: &[SqliteRow], worker: Uuid, claimed_at: i64, turns: bool) -> Result<Answer, sqlx::Error> {
+    let find = |row: &SqliteRow| Ok((row.try_get(column::SEQ)?, row.try_get(column::ATTEMPTS)?));
+    let (rows, unreadable) = read_all(rows, |row| read(row, claimed_at, turns), find)?;
+    Ok((messages_by_number(rows, worker, claimed_at), unreadable))
 }
 
-fn read(row: &SqliteRow, turns: bool) -> Result<ClaimedRow, sqlx::Error> {
+/// Reads a row. In a table of others a column may hold a value of any type, whatever the table says.
+fn read(row: &SqliteRow, claimed_at: i64, turns: bool) -> Result<ClaimedRow, Flaw> {
     let seq = row.try_get(column::SEQ)?;
+    let id = bytes(row, column::ID)?.map(lossy);
+    let Some(uuid) = id.as_deref().and_then(plain_uuid) else {
+        return Err(Flaw::Row(format!("its id {} is no UUID", id.map_or("null".to_owned(), |id| format!("{id:?}")))));
+    };
     Ok(ClaimedRow {
-        id: read_id(row, column::ID)?,
-        namespace: row.try_get(column::NAMESPACE)?,
-        topic: row.try_get(column::TOPIC)?,
-        key: row.try_get(column::KEY)?,
-        tenant_id: row.try_get::<Option<Hyphenated>, _>(column::TENANT)?.map(Hyphenated::into_uuid),
-        dedupe_key: row.try_get(column::DEDUPE_KEY)?,
-        payload: match row.try_get(column::PAYLOAD_BYTES)? {
+        id: uuid,
+        namespace: text("namespace", bytes(row, column::NAMESPACE)?)?,
+        topic: text("topic", bytes(row, column::TOPIC)?)?,
+        key: key(row, column::KEY)?,
+        tenant_id: tenant(bytes(row, column::TENANT)?)?,
+        dedupe_key: key(row, column::DEDUPE_KEY)?,
+        payload: match bytes(row, column::PAYLOAD_BYTES)? {
             Some(bytes) => Payload::Bytes(bytes),
-            None => Payload::Json(row.try_get(column::PAYLOAD)?),
+            None => Payload::Json(text("payload", bytes(row, column::PAYLOAD)?)?),
         },
-        headers: row.try_get(column::HEADERS)?,
+        headers: headers(bytes(row, column::HEADERS)?.map(lossy).as_deref())?,
         attempts: row.try_get(column::ATTEMPTS)?,
         max_attempts: row.try_get(column::MAX_ATTEMPTS)?,
-        created_at: row.try_get(column::CREATED_AT)?,
+        // What is no time says as much as what was never written.
+        created_at: row.try_get::<Option<i64>, _>(column::CREATED_AT).ok().flatten().unwrap_or(claimed_at),
         seq,
         address: if turns { with_turn(seq, row.try_get(TURN)?) } else { address(seq) },
     })

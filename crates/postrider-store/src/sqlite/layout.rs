@@ -24,6 +24,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         format!("case when {bytes} is not null then lower({}) end", parts.join(" || '-' || "))
     },
     id_bytes: |text| format!("unhex(replace({text}, '-', ''))"),
+    is_hex: |text| format!("{text} not glob '*[^0-9a-fA-F]*'"),
     later: |time, micros| format!("{time} + {micros}"),
     epoch: "0",
     between: |since, until| format!("{until} - {since}"),
@@ -33,10 +34,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     left: |text, length| format!("substr({text}, 1, {length})"),
     size: |column| format!("length(cast({column} as blob))"),
     size_of_bytes: |column| format!("length({column})"),
-    json_text: str::to_owned,
+    // A column of text may hold bytes.
+    json_text: |payload| format!("cast({payload} as text)"),
     text_json: str::to_owned,
     headers: |own, fields| {
-        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}, {value}")).collect();
+        // Bytes would be refused, whatever they are.
+        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}, cast({value} as text)")).collect();
         // A null in what is merged takes the name away.
         format!("json_patch({own}, json_object({}))", fields.join(", "))
     },

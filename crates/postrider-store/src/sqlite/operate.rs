@@ -8,13 +8,13 @@ use postrider_core::store::{Finished, Purge, Scope, Store, StoreError};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
-use uuid::fmt::Hyphenated;
 
 use super::clock::ago;
 use super::error::for_relay;
 use super::statements::Step;
 use super::store::{SqliteStore, bind_purge, only};
-use super::types::{Bound, json, read_id};
+use super::types::{Bound, json, key};
+use crate::claimed::plain_uuid;
 use crate::clock;
 use crate::operate::{LATELY, Note, between, check, cut, ids_text, in_order, read_state, row_readers, within};
 use crate::sql::Sql;
@@ -41,7 +41,7 @@ impl SqliteStore {
             return Ok(Vec::new());
         }
         let numbers: Vec<i64> = picked.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(failed)?;
-        let ids: Vec<Uuid> = picked.iter().map(|row| read_id(row, 1)).collect::<Result<_, _>>().map_err(failed)?;
+        let ids: Vec<Uuid> = picked.iter().map(|row| id(row, 1)).collect::<Result<_, _>>().map_err(failed)?;
         let now = writing.now;
         let mut bound = Bound::default();
         bound.add(json(numbers));
@@ -177,10 +177,10 @@ fn noted(note: &Note, messages: usize, ids: &[Uuid], now: i64) -> Bound {
 }
 
 fn tally(row: &SqliteRow, now: i64) -> Result<Tally, sqlx::Error> {
-    let oldest: Option<i64> = row.try_get(6)?;
+    let oldest = time_or_null(row, 6)?;
     Ok(Tally {
-        namespace: row.try_get(0)?,
-        topic: row.try_get(1)?,
+        namespace: text(row, 0)?,
+        topic: text(row, 1)?,
         state: read_state(row.try_get(2)?)?,
         messages: number(row, 3)?,
         last_minute: number(row, 4)?,
@@ -190,13 +190,36 @@ fn tally(row: &SqliteRow, now: i64) -> Result<Tally, sqlx::Error> {
 }
 
 row_readers!(SqliteRow {
-    id: read_id,
-    id_or_null: read_id_or_null,
-    key: Row::try_get,
-    time: Row::try_get,
-    time_or_null: Row::try_get
+    id: id,
+    id_or_null: id_or_null,
+    text: text,
+    key: key,
+    time: time,
+    time_or_null: time_or_null
 });
 
-fn read_id_or_null(row: &SqliteRow, at: usize) -> Result<Option<Uuid>, sqlx::Error> {
-    row.try_get::<Option<Hyphenated>, _>(at).map(|id| id.map(Hyphenated::into_uuid))
+/// An id; the nil UUID for a row whose id is none, and which says so in its error.
+fn id(row: &SqliteRow, at: usize) -> Result<Uuid, sqlx::Error> {
+    id_or_null(row, at).map(Option::unwrap_or_default)
+}
+
+fn id_or_null(row: &SqliteRow, at: usize) -> Result<Option<Uuid>, sqlx::Error> {
+    Ok(key(row, at)?.and_then(|text| plain_uuid(&text)))
+}
+
+fn text(row: &SqliteRow, at: usize) -> Result<String, sqlx::Error> {
+    Ok(key(row, at)?.unwrap_or_default())
+}
+
+/// A time; what is none is when time begins.
+fn time(row: &SqliteRow, at: usize) -> Result<i64, sqlx::Error> {
+    time_or_null(row, at).map(Option::unwrap_or_default)
+}
+
+/// A time that may be null. A column of integers holds whatever was written to it.
+fn time_or_null(row: &SqliteRow, at: usize) -> Result<Option<i64>, sqlx::Error> {
+    match row.try_get(at) {
+        Err(sqlx::Error::ColumnDecode { .. }) => Ok(None),
+        time => time,
+    }
 }

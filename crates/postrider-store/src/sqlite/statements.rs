@@ -116,6 +116,7 @@ pub struct StoreStatements {
     pub ack_delete: Padded,
     pub nack: Padded,
     pub bury: Padded,
+    pub bury_unreadable: Step,
     pub release: Padded,
     pub sweep_look: Sql,
     pub sweep: Step,
@@ -197,6 +198,7 @@ impl StoreStatements {
             ack_delete: leased(include_str!("../../sql/sqlite/ack_delete.sql"), 4),
             nack: leased(include_str!("../../sql/sqlite/nack.sql"), 6),
             bury: leased(include_str!("../../sql/sqlite/bury.sql"), 5),
+            bury_unreadable: step(include_str!("../../sql/sqlite/bury_unreadable.sql")),
             release: leased(include_str!("../../sql/sqlite/release.sql"), 6),
             sweep_look: sql(pick(
                 include_str!("../../sql/sqlite/sweep_look.sql"),
@@ -248,6 +250,7 @@ impl StoreStatements {
             ("claim", &self.claim.open),
             ("claim_picked", &self.claim_picked.open),
             ("claim_suspects", &self.claim_suspects.open),
+            ("bury_unreadable", &self.bury_unreadable.open),
             ("sweep_look", &self.sweep_look),
             ("sweep", &self.sweep.open),
             ("purge_delivered_look", &self.purge_delivered_look),
@@ -309,7 +312,7 @@ const FRAGMENTS: [(&str, &str); 16] = [
     and (?3 is null or {topic} = ?3)
     and (?4 is null or {key} = ?4)
     and (?5 is null or {raw_id} in (select {raw value} from json_each(?5)))
-    and {touched} >= coalesce(?6, -9223372036854775808) and {touched} < coalesce(?7, 9223372036854775807)
+    and {died} >= coalesce(?6, -9223372036854775808) and {died} < coalesce(?7, 9223372036854775807)
     and (?8 is null or instr(lower(coalesce({last_error}, '')), lower(?8)) > 0)",
     ),
     (
@@ -319,7 +322,7 @@ const FRAGMENTS: [(&str, &str); 16] = [
     (
         "{record}",
         "{id}, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {state}, {attempts}, {max_attempts}, {last_error}, \
-         {headers}, {due_at}, {locked_by}, {lease_end}, {created_at}, {touched}, {delivered_at}",
+         {headers}, {due_at}, {locked_by}, {lease_end}, {created_at}, {died}, {delivered_at}",
     ),
     // Leases the rows that a claim picked.
     (
@@ -437,7 +440,8 @@ fn clock_conditions(layout: &Layout) -> [(&'static str, &'static str); 4] {
 fn render_for(layout: &Layout, template: &str, own: &[(&str, &str)]) -> String {
     let fence = fence(layout);
     let there = same_id(layout, "there");
-    let pieces = [("{fence}", fence.as_str())];
+    let of_worker = if layout.locked_by.is_some() { " and {row.locked_by} = ?3" } else { "" };
+    let pieces = [("{fence}", fence.as_str()), ("{of_worker}", of_worker)];
     let own: Vec<(&str, &str)> =
         own.iter().copied().chain(pieces).chain(FRAGMENTS).chain([("{same_id}", there.as_str())]).collect();
     resolved(&render(&layout.names, template, &own), |placeholder| layout::resolve(layout, placeholder))

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use postrider_core::doorbell::Doorbell;
 use postrider_core::lease::Lease;
 use postrider_core::store::{
-    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, Delivered, Finished, LARGEST_CLAIM, Nack, Order, Purge,
-    Release, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
+    Bury, Capabilities, ClaimOrder, ClaimRequest, Claimed, ClaimedMessage, Delivered, Finished, LARGEST_CLAIM, Nack,
+    Order, Purge, Release, Scope, Settled, Stats, Store, StoreError, StoreErrorKind, Swept,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection, Row, SqlitePool};
@@ -26,6 +26,7 @@ use super::run::{Runner, when_free};
 use super::settings;
 use super::statements::{Padded, Step, StoreStatements};
 use super::types::{Bound, address, json, number, number_and_turn, read_id};
+use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::{Clock, SystemClock, between, micros};
 use crate::enqueue::Outbox;
 use crate::layout::{ClaimBy, Layout, LayoutError};
@@ -278,8 +279,43 @@ impl SqliteStore {
         bound.id(request.worker).add(micros(request.lease)).add(0_i64).add(json(pick.numbers));
         let now = writing.now;
         let rows = writing.finish(&statements.claim_picked, &mut bound).await.map_err(failed)?;
-        let messages = claimed(&rows, request.worker, now, self.runner.layout.goes_by_turns()).map_err(failed)?;
+        let messages = self.readable(&rows, request.worker, now).await?;
         Ok(Claimed { messages, last_lane: pick.last_lane })
+    }
+
+    /// The messages of a claim. Rows that are none are given up; if that fails their neighbours are delivered all the same.
+    async fn readable(
+        &self,
+        rows: &[SqliteRow],
+        worker: Uuid,
+        claimed_at: i64,
+    ) -> Result<Vec<ClaimedMessage>, StoreError> {
+        let read = claimed(rows, worker, claimed_at, self.runner.layout.goes_by_turns());
+        let (messages, unreadable) = read.map_err(|error| for_relay("claim", error))?;
+        if !unreadable.is_empty()
+            && let Err(error) = self.give_up(&unreadable, worker).await
+        {
+            not_given_up(&error);
+        }
+        Ok(messages)
+    }
+
+    async fn give_up(&self, unreadable: &[Unreadable<(i64, i64)>], worker: Uuid) -> Result<(), StoreError> {
+        let failed = |error| for_relay("bury", error);
+        let statements = &self.runner.statements;
+        let mut writing = self.runner.begin("bury").await?;
+        let given =
+            unreadable.iter().map(|Unreadable { row: (seq, attempt), error }| serde_json::json!([seq, attempt, error]));
+        let mut bound = Bound::default();
+        bound.add(writing.now).add(json(given)).id(worker);
+        let rows = writing.run(&statements.bury_unreadable, &mut bound).await.map_err(failed)?;
+        if let Some(entomb) = &statements.entomb {
+            let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>().map_err(failed)?;
+            let mut bound = Bound::default();
+            bound.add(writing.now).add(json(numbers));
+            writing.run(entomb, &mut bound).await.map_err(failed)?;
+        }
+        writing.commit().await.map_err(failed)
     }
 
     /// Runs settling statements, one after the other, for all leases in one transaction; `head` are its parameters after the time, and `each`
@@ -490,7 +526,7 @@ impl Store for SqliteStore {
             }
         }
         let rows = writing.finish(step, &mut bound).await.map_err(failed)?;
-        let messages = claimed(&rows, request.worker, now, self.runner.layout.goes_by_turns()).map_err(failed)?;
+        let messages = self.readable(&rows, request.worker, now).await?;
         Ok(Claimed { messages, last_lane: None })
     }
 
@@ -561,8 +597,9 @@ impl Store for SqliteStore {
             None => self.write("sweep", &self.runner.statements.sweep, bind).await?,
             Some(entomb) => self.sweep_and_entomb(bind, entomb).await?,
         };
-        let buried = rows.iter().map(|row| read_id(row, 0)).collect::<Result<_, _>>();
-        Ok(Swept { buried: buried.map_err(failed)?, suspects })
+        // One that has no id is buried all the same.
+        let buried = rows.iter().filter_map(|row| read_id(row, 0).ok()).collect();
+        Ok(Swept { buried, suspects })
     }
 
     async fn purge(&self, purge: &Purge) -> Result<u64, StoreError> {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 use super::statements::SHORT_TURN;
+use crate::claimed::lossy;
 
 /// Arguments for a statement; a value that cannot be encoded is reported when the statement is run.
 #[derive(Default)]
@@ -53,6 +54,16 @@ pub(super) fn json<T: Into<serde_json::Value>>(items: impl IntoIterator<Item = T
 
 pub(super) fn read_id(row: &SqliteRow, at: usize) -> Result<Uuid, sqlx::Error> {
     Ok(row.try_get::<Hyphenated, _>(at)?.into_uuid())
+}
+
+/// Reads the bytes of a value, whatever its type is.
+pub(super) fn bytes(row: &SqliteRow, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    row.try_get_unchecked(at)
+}
+
+/// Reads a key. A plain insert may have written bytes that are no text; the row is delivered all the same.
+pub(super) fn key(row: &SqliteRow, at: usize) -> Result<Option<String>, sqlx::Error> {
+    Ok(bytes(row, at)?.map(lossy))
 }
 
 /// A row's number is its address: it never moves, and its number is never given to another.

@@ -1,13 +1,15 @@
 //! Marks that the database refuses, claims that nobody ends, and what a claim by row lock takes at most.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use postrider::layout::Layout;
-use postrider::store::{Bury, Delivered, Finished, Purge, Scope};
-use postrider::{AnyStore, Connect, Dispatcher, Message, Operator, PostgresStore, Settled, Store, callback};
+use postrider::store::{Bury, ClaimOrder, ClaimRequest, Delivered, Finished, LARGEST_CLAIM, Nack, Order, Purge, Scope};
+use postrider::{
+    AnyStore, ClaimedMessage, Connect, Dispatcher, Message, Operator, PostgresStore, Settled, Store, callback,
+};
 use sqlx::postgres::PgPoolOptions;
 use testkit::checker::arrivals;
 use testkit::{Postgres, Signal, Worker, within};
@@ -158,6 +160,126 @@ async fn dead_rows_are_not_purged_where_nothing_says_since_when_they_are_dead() 
     assert_eq!(scene.row(id).await["attempt_count"], 10);
     let delivered = Purge { finished: Finished::Delivered, ..purge };
     assert_eq!(scene.store.purge(&delivered).await.expect("published_at says it"), 0);
+}
+
+/// A claim by the same worker, again and again.
+async fn claim_as(scene: &Scene, worker: Uuid, limit: u32) -> Vec<ClaimedMessage> {
+    let request = ClaimRequest {
+        scope: Scope::all(),
+        worker,
+        limit,
+        max_bytes: u64::MAX,
+        lease: Duration::from_secs(1),
+        max_attempts: 10,
+        order: ClaimOrder::Due,
+        waits: Order::None,
+        followers: LARGEST_CLAIM,
+        thorough: false,
+    };
+    scene.store.claim(&request).await.expect("the store claims").messages
+}
+
+#[tokio::test]
+async fn r13_a_stale_settle_of_the_same_relay_changes_nothing_after_it_has_claimed_the_row_again() {
+    for layout in [Layout::packfinderz(), Layout::debezium()] {
+        let message = || if layout.delivered_at.is_some() { created() } else { placed() };
+        let scene = Scene::of(Layout { lock_timeout: Duration::from_secs(1), ..layout.clone() }).await;
+        let id = scene.put(message()).await;
+        let worker = Uuid::new_v4();
+        let stale = claim_as(&scene, worker, 10).await[0].lease;
+        // The claim is given up after the time-out, and its attempt is not counted.
+        let live = loop {
+            if let [message] = &claim_as(&scene, worker, 10).await[..] {
+                break message.lease;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!((live.id, live.attempt, live.worker), (stale.id, stale.attempt, stale.worker));
+        let nack = Nack { lease: stale, delay: Duration::ZERO, error: "stale".into() };
+        assert_eq!(scene.store.nack(&[nack]).await.expect("answered"), [Settled::LeaseLost]);
+        let bury = Bury { lease: stale, error: "stale".into() };
+        assert_eq!(scene.store.bury(&[bury]).await.expect("answered"), [Settled::LeaseLost]);
+        assert_eq!(scene.store.extend(&[stale], Duration::from_secs(1)).await.expect("answered"), [None]);
+        // Both in one call: each has its own answer.
+        let both = scene.store.ack(&[stale, live], Delivered::Keep).await.expect("answered");
+        assert_eq!(both, [Settled::LeaseLost, Settled::Done], "{id}");
+    }
+}
+
+/// Such a table has no place for a backoff. So many may be put off that no more are remembered; then nothing else is claimed, and none of them early.
+#[tokio::test]
+async fn however_many_messages_are_put_off_none_of_them_is_published_before_its_time() {
+    let scene = Scene::of(Layout { batch: 1_000, ..Layout::debezium() }).await;
+    scene
+        .run(
+            "insert into outboxevent (id, aggregatetype, aggregateid, type, payload)
+             select gen_random_uuid(), 'order', '7', 'placed', '{}' from generate_series(1, 10500)",
+        )
+        .await;
+    let (worker, mut seen) = (Uuid::new_v4(), HashSet::new());
+    loop {
+        let claimed = claim_as(&scene, worker, 1_000).await;
+        if claimed.is_empty() {
+            break;
+        }
+        let fresh = claimed.iter().filter(|message| seen.insert(message.id)).count();
+        assert_eq!(fresh, claimed.len(), "after {}", seen.len());
+        let delay = Duration::from_secs(3_600);
+        let nack = |message: &ClaimedMessage| Nack { lease: message.lease, delay, error: "down".into() };
+        let nacks: Vec<Nack> = claimed.iter().map(nack).collect();
+        scene.store.nack(&nacks).await.expect("nacked");
+    }
+    assert_eq!(seen.len(), 10_000);
+    let next = scene.store.next_due(&Scope::all()).await.expect("asked").expect("the first of them is due then");
+    assert!(next > Duration::from_secs(3_000), "{next:?}");
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The last message's mark is made, and whoever waits for the commit loses patience.
+#[tokio::test]
+async fn marks_that_are_lost_with_a_commit_that_nobody_waited_for_are_told() {
+    // With a single subscriber in the process, an event that another test's thread meets first would count as wanted by nobody.
+    let _set_by_another_test = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let scene = Scene::of(Layout::packfinderz()).await;
+    scene.put(created()).await;
+    scene.put(created()).await;
+    scene
+        .run(
+            "create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(10); raise exception 'no'; end $$;
+             create constraint trigger slow after update on outbox_events deferrable initially deferred for each row execute function slow()",
+        )
+        .await;
+    let leases: Vec<_> = scene.claim().await.iter().map(|message| message.lease).collect();
+    assert_eq!(scene.store.ack(&leases[..1], Delivered::Keep).await.expect("marked"), [Settled::Done]);
+    let commits = || async {
+        let asleep =
+            "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+        sqlx::query_scalar(asleep).fetch_one(&scene.pool).await.is_ok_and(|asleep: i64| asleep == 1)
+    };
+    tokio::select! {
+        answer = scene.store.ack(&leases[1..], Delivered::Keep) => panic!("it was answered: {answer:?}"),
+        waited = within(SOON, "a commit", commits) => waited.expect("it commits"),
+    }
+    let told = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("UTF-8");
+    let line = told.lines().find(|line| line.contains("counted as settled"));
+    assert!(line.is_some_and(|line| line.contains("messages=2")), "{told}");
 }
 
 /// A relay that hangs while it publishes, then stands still. The database ends its transaction, and another relay delivers.

@@ -20,6 +20,7 @@ pub(super) fn look(layout: &Layout, table: &Table) -> Vec<Finding> {
     }
     findings.extend(marked_by_others(layout, table));
     findings.extend(values(layout, table));
+    findings.extend(passed_over(layout, table));
     findings.extend(without_a_value(layout, table));
     findings
 }
@@ -74,7 +75,7 @@ fn without_status(table: &Table, status: &TableColumn) -> Option<Finding> {
 }
 
 /// How a column is made to have a value in every row.
-fn required(table: &Table, column: &TableColumn) -> String {
+pub(super) fn required(table: &Table, column: &TableColumn) -> String {
     let name = table.database.quoted(&column.name);
     match table.database {
         Database::Postgres => format!(
@@ -119,9 +120,30 @@ fn values(layout: &Layout, table: &Table) -> Vec<Finding> {
     findings
 }
 
+/// Whether claims walk from one value of an index to the next; elsewhere only those of our own table do.
+fn walks(layout: &Layout, table: &Table) -> bool {
+    layout.indexed_like_ours && table.database == Database::Postgres
+}
+
+/// What claims walk by where the table is indexed like ours: a row that has no value there is never come to.
+fn passed_over(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let walked = [layout.namespace.column(), layout.next_attempt_at.as_ref(), layout.seq.as_ref()];
+    let walked = walked.into_iter().flatten().filter(|_| walks(layout, table));
+    let nullable = walked.filter_map(|column| table.column(&column.name)).filter(|there| !there.not_null);
+    let finding = |there: &TableColumn| {
+        let name = &there.name;
+        let what = format!(
+            "the column {name:?} may be null, and with indexed_like_ours a row that has no value there is never claimed"
+        );
+        Finding::problem(WORDS, what, format!("{}; or leave indexed_like_ours out", required(table, there)))
+    };
+    nullable.map(finding).collect()
+}
+
 /// What a row is claimed by should be in every row.
 fn without_a_value(layout: &Layout, table: &Table) -> Vec<Finding> {
-    let columns = [&layout.next_attempt_at, &layout.attempts];
+    let due = layout.next_attempt_at.as_ref().filter(|_| !walks(layout, table));
+    let columns = [due, layout.attempts.as_ref()];
     let there = columns.into_iter().flatten().filter_map(|column| table.column(&column.name));
     let nullable = there.filter(|there| !there.not_null);
     let hint = |there: &TableColumn| {
