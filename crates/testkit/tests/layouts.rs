@@ -1,6 +1,8 @@
 //! Tables of other shapes: the conformance suite for every layout, the tables exactly as their owners describe them, and what
 //! each claim does when its process dies.
 
+#[path = "layouts/catalogs.rs"]
+mod catalogs;
 #[path = "layouts/conformance.rs"]
 mod conformance;
 #[path = "layouts/fits.rs"]
@@ -11,6 +13,8 @@ mod harness;
 mod held;
 #[path = "layouts/kills.rs"]
 mod kills;
+#[path = "layouts/kills_elsewhere.rs"]
+mod kills_elsewhere;
 #[path = "layouts/mysql.rs"]
 mod mysql;
 #[path = "layouts/nulls.rs"]
