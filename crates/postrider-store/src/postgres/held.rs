@@ -72,12 +72,12 @@ struct Watched {
     watch: AbortHandle,
 }
 
-/// A claim of a row: its id and the number of its claim, which a lease has in the place of an address. Where nothing is counted, or a claim was given up
-/// before its attempt was, the same worker may have claimed the row again with the same attempt.
-type RowKey = (Uuid, u64);
+/// A claim of a row: its id, its attempt, its worker, and the number of its claim, which a lease has in the place of an address. Where nothing is counted, or a claim
+/// was given up before its attempt was, the same worker may have claimed the row again with the same attempt.
+type RowKey = (Uuid, i32, Uuid, u64);
 
 fn key(lease: &Lease) -> RowKey {
-    (lease.id, lease.address.0)
+    (lease.id, lease.attempt, lease.worker, lease.address.0)
 }
 
 /// A message that is left alone for a while.
