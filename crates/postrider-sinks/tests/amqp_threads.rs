@@ -13,7 +13,9 @@ use postrider_sinks::{AmqpClient, AmqpConfig, AmqpSink};
 use testkit::sinks::message;
 use tokio::net::TcpListener;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_secs(30);
 const TIMES: usize = 5;
 
 fn threads() -> usize {
@@ -27,10 +29,10 @@ async fn none_is_left(what: &str) {
     assert!(gone.is_ok(), "{what}: {} threads are left", threads());
 }
 
-fn sink(port: u16) -> AmqpSink {
+fn sink(port: u16, limit: Duration) -> AmqpSink {
     let mut config = AmqpConfig::default();
     config.addresses = vec![format!("amqp://127.0.0.1:{port}")];
-    (config.timeout, config.connect_timeout) = (Duration::from_millis(500), Duration::from_millis(300));
+    (config.timeout, config.connect_timeout) = (limit, limit);
     AmqpClient::new(&config).expect("a client").sink("orders".parse().expect("a destination")).expect("a sink")
 }
 
@@ -46,20 +48,20 @@ async fn no_thread_outlives_its_connection() {
     let (listener, port) = listen().await;
     drop(listener);
     for _ in 0..TIMES {
-        assert_eq!(sink(port).publish(&[message(1)]).await[0].kind(), "retry");
+        assert_eq!(sink(port, SOON).publish(&[message(1)]).await[0].kind(), "retry");
     }
     none_is_left("refused").await;
 
     // Somebody takes the connection and says nothing.
     let (listener, port) = listen().await;
     for _ in 0..TIMES {
-        assert_eq!(sink(port).publish(&[message(1)]).await[0].kind(), "retry");
+        assert_eq!(sink(port, SOON).publish(&[message(1)]).await[0].kind(), "retry");
     }
     none_is_left("silent at the login").await;
 
     // The same, and nobody waits for the publish any more.
     for _ in 0..TIMES {
-        let sink = sink(port);
+        let sink = sink(port, LATE);
         let cut = tokio::time::timeout(Duration::from_millis(50), sink.publish(&[message(1)])).await;
         assert!(cut.is_err());
     }
@@ -76,7 +78,7 @@ async fn no_thread_outlives_its_connection() {
             }
         }
     });
-    let silent = sink(port);
+    let silent = sink(port, SOON);
     for _ in 0..TIMES {
         assert!(!silent.publish(&[message(1)]).await[0].is_delivered());
     }
@@ -92,7 +94,7 @@ async fn no_thread_outlives_its_connection() {
         }
     });
     for _ in 0..TIMES {
-        assert_eq!(sink(port).publish(&[message(1)]).await, [Outcome::Accepted]);
+        assert_eq!(sink(port, LATE).publish(&[message(1)]).await, [Outcome::Accepted]);
     }
     none_is_left("dropped").await;
     broker.abort();

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use percent_encoding::percent_decode_str;
 use postrider_core::{ClaimedMessage, Sink};
 use postrider_sinks::{Format, HttpClient};
-use support::{Received, Reply, Server, destination, local, status};
+use support::{ANYWHERE, Received, Reply, Server, destination, local, status};
 use testkit::sinks::{Arrival, Broker, message};
 use tokio::sync::Mutex;
 
@@ -88,16 +88,15 @@ impl Broker for Receiver {
             address: String::new(),
             taken: Arc::default(),
         };
-        let server = receiver.listen("127.0.0.1:0").await;
+        let server = receiver.listen(ANYWHERE).await;
         receiver.address = server.address.to_string();
         *receiver.server.lock().await = Some(server);
         receiver
     }
 
-    async fn sink(&self, format: Format) -> Arc<dyn Sink> {
+    async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
         let mut config = local();
-        config.timeout = Duration::from_millis(700);
-        config.connect_timeout = Duration::from_millis(500);
+        (config.timeout, config.connect_timeout) = (patience, patience);
         let client = HttpClient::new(&config).expect("a client");
         let sink = client.sink(destination(&format!("http://{}/hooks", self.address))).expect("a sink");
         Arc::new(sink.with_format(format))
@@ -108,7 +107,10 @@ impl Broker for Receiver {
     }
 
     async fn stop(&self) {
-        *self.server.lock().await = None;
+        // It has ended when this returns; what only were to end soon might still take a message.
+        if let Some(server) = self.server.lock().await.take() {
+            server.stop().await;
+        }
     }
 
     async fn restart(&self) {

@@ -52,7 +52,7 @@ async fn s16_s17_no_canary_is_seen() {
 
     let mut seen = Vec::new();
     let server = Server::start(echo).await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let closed = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::free_port().expect("a port")));
     for format in [Format::CloudeventsBinary, Format::CloudeventsStructured, Format::Plain] {
         let config = config(format);
         let client = HttpClient::new(&config).expect("a client");

@@ -4,6 +4,7 @@
 mod kafka_support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kafka_support::{Scene, sink};
@@ -20,8 +21,12 @@ impl Broker for OnKafka {
         Self(Scene::new(3).await)
     }
 
-    async fn sink(&self, format: Format) -> Arc<dyn Sink> {
-        sink(&self.0.config(), &self.0.topic, format)
+    async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
+        let mut config = self.0.config();
+        // Less than five seconds it takes for a mistake.
+        config.timeout = patience.max(Duration::from_secs(5));
+        config.connect_timeout = patience;
+        sink(&config, &self.0.topic, format)
     }
 
     async fn arrivals(&self) -> Vec<Arrival> {

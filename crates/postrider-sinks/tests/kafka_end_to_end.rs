@@ -4,7 +4,6 @@
 mod kafka_support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kafka_support::Scene;
 use postrider_sinks::kafka::Compression;
@@ -17,7 +16,6 @@ async fn everything_arrives_byte_for_byte_at_a_python_consumer() {
     let scene = Scene::new(3).await;
     let mut config = scene.config();
     config.compression = Compression::Gzip;
-    config.timeout = Duration::from_secs(8);
     let client = postrider_sinks::KafkaClient::new(&config).expect("a client");
     let sink = client.sink(scene.topic.parse().expect("a destination")).expect("a sink");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/kafka.py");

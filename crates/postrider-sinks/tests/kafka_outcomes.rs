@@ -12,8 +12,12 @@ use postrider_core::{Outcome, Payload, Sink};
 use postrider_sinks::Format;
 use rdkafka::types::{RDKafkaApiKey::Produce, RDKafkaRespErr as Error};
 use testkit::brokers::kafka::REAL;
-use testkit::eventually;
 use testkit::sinks::{message, of_payload};
+use testkit::{eventually, quickly};
+use tokio::time::timeout;
+
+/// A hundred messages end together, and one by one they would take much longer.
+const LATEST: Duration = Duration::from_secs(60);
 
 /// A scene on the mock cluster, or nothing on a real broker.
 async fn faulty(partitions: i32) -> Option<Scene> {
@@ -38,7 +42,7 @@ fn why(outcome: &Outcome) -> &str {
 async fn r55_a_topic_that_is_missing_is_not_made_and_its_messages_wait_for_it() {
     let Some(scene) = faulty(1).await else { return };
     let topic = format!("{}-late", scene.topic);
-    let sink = sink(&scene.config(), &topic, Format::Plain);
+    let sink = sink(&scene.impatient(), &topic, Format::Plain);
     for _ in 0..2 {
         let outcomes = sink.publish(&messages(2)).await;
         assert_eq!(kinds(&outcomes), ["retry", "retry"], "{outcomes:?}");
@@ -54,7 +58,7 @@ async fn r55_a_topic_that_is_missing_is_not_made_and_its_messages_wait_for_it() 
 async fn r59_what_cannot_be_given_for_now_holds_back_the_rest_of_its_key_in_the_call() {
     let Some(scene) = faulty(1).await else { return };
     let (prefix, good) = scene.topic.split_at(10);
-    let sink = sink(&scene.config(), &format!("{prefix}{{topic}}"), Format::Plain);
+    let sink = sink(&scene.impatient(), &format!("{prefix}{{topic}}"), Format::Plain);
     let mut batch = messages(3);
     batch.iter_mut().for_each(|message| message.topic = good.to_owned());
     batch[0].topic = format!("{good}-missing");
@@ -91,7 +95,7 @@ async fn r59_what_was_refused_with_others_is_sent_alone_while_the_rest_still_wai
     scene.kafka.create_topic(&format!("{prefix}{stuck}"), 1).await.expect("a topic");
     let error = Error::RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
     scene.kafka.topic_error(&format!("{prefix}{stuck}"), error).expect("it has no leader");
-    let mut config = scene.config();
+    let mut config = scene.impatient();
     config.linger = Duration::from_millis(100);
     let sink = sink(&config, &format!("{prefix}{{topic}}"), Format::Plain);
     let mut batch = messages(6);
@@ -118,20 +122,20 @@ async fn r55_who_may_not_write_is_told_and_may_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn r55_too_few_replicas_before_the_write_is_a_retry_and_after_it_unknown() {
     let Some(scene) = faulty(1).await else { return };
-    let sink = scene.sink();
+    let (impatient, patient) = (sink(&scene.impatient(), &scene.topic, Format::Plain), scene.sink());
     for (error, expected, text) in [
         (Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, "retry", "in sync"),
         (Error::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, "unknown", "too few replicas"),
         (Error::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, "unknown", "did not confirm"),
     ] {
         scene.kafka.fail(Produce, vec![error; 1_000]).expect("it fails");
-        let outcomes = sink.publish(&messages(1)).await;
+        let outcomes = impatient.publish(&messages(1)).await;
         assert_eq!(kinds(&outcomes), [expected], "{outcomes:?}");
         assert!(why(&outcomes[0]).contains(text), "{outcomes:?}");
         scene.kafka.forgive(Produce).expect("it works");
         // What passes within the time is sent again by librdkafka itself.
         scene.kafka.fail(Produce, vec![error; 2]).expect("it fails");
-        assert_eq!(sink.publish(&messages(1)).await, [Outcome::Accepted], "{error:?}");
+        assert_eq!(patient.publish(&messages(1)).await, [Outcome::Accepted], "{error:?}");
     }
 }
 
@@ -157,7 +161,7 @@ async fn r55_a_producer_with_a_fatal_error_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_is_waited_for() {
     let scene = Scene::new(3).await;
-    let mut config = scene.config();
+    let mut config = scene.impatient();
     config.options = [("queue.buffering.max.messages".to_owned(), "20".to_owned())].into();
     config.linger = Duration::ZERO;
     let sink = sink(&config, &scene.topic, Format::Plain);
@@ -177,27 +181,24 @@ async fn a_full_queue_is_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publish_ends_in_time_while_the_broker_is_down_or_silent() {
     let Some(scene) = faulty(1).await else { return };
-    let sink = scene.sink();
-    let config = scene.config();
+    let sink = sink(&scene.impatient(), &scene.topic, Format::Plain);
+    let config = scene.impatient();
     for placed in [false, true] {
         scene.kafka.stop().expect("it stops");
-        let started = Instant::now();
-        let outcomes = sink.publish(&messages(100)).await;
-        assert!(started.elapsed() < config.timeout, "{:?}", started.elapsed());
+        let outcomes = timeout(LATEST, sink.publish(&messages(100))).await.expect("in time");
         let expected = if placed { "unknown" } else { "retry" };
         assert_eq!(kinds(&outcomes), vec![expected; 100], "{:?}", outcomes[0]);
         // Several routes may ask at the same time, and each has an answer in time.
-        let started = Instant::now();
-        let (one, two, three) = tokio::join!(sink.ready(), sink.ready(), sink.ready());
-        assert!(one.is_err() && two.is_err() && three.is_err());
-        assert!(started.elapsed() < config.connect_timeout * 3 / 2, "{:?}", started.elapsed());
+        quickly(config.connect_timeout * 3 / 2, || async {
+            let (one, two, three) = tokio::join!(sink.ready(), sink.ready(), sink.ready());
+            assert!(one.is_err() && two.is_err() && three.is_err());
+        })
+        .await;
         scene.kafka.restart().expect("it starts");
         eventually(PATIENCE, || async { sink.publish(&messages(1)).await == [Outcome::Accepted] }).await;
     }
     scene.kafka.silence().expect("it is silent");
-    let started = Instant::now();
-    let outcomes = sink.publish(&messages(100)).await;
-    assert!(started.elapsed() < config.timeout, "{:?}", started.elapsed());
+    let outcomes = timeout(LATEST, sink.publish(&messages(100))).await.expect("in time");
     assert_eq!(kinds(&outcomes), ["unknown"; 100]);
     assert!(!why(&outcomes[0]).contains("reported nothing"), "librdkafka's report came first: {outcomes:?}");
 }
@@ -206,8 +207,7 @@ async fn a_publish_ends_in_time_while_the_broker_is_down_or_silent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn r55_order_is_kept_while_the_broker_goes_and_comes_back() {
     let Some(scene) = faulty(3).await else { return };
-    let mut config = scene.config();
-    config.timeout = Duration::from_secs(8);
+    let config = scene.config();
     let sink = sink(&config, &scene.topic, Format::Plain);
     let mut sent = messages(1_000);
     for (at, message) in sent.iter_mut().enumerate() {
@@ -305,11 +305,11 @@ async fn topics_come_from_data_and_bad_names_are_unsendable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_given_up_does_no_harm() {
     let Some(scene) = faulty(1).await else { return };
-    let sink = scene.sink();
+    let sink = sink(&scene.impatient(), &scene.topic, Format::Plain);
     assert_eq!(sink.publish(&messages(1)).await, [Outcome::Accepted]);
     scene.kafka.silence().expect("it is silent");
-    let cut = tokio::time::timeout(Duration::from_millis(50), sink.publish(&messages(500))).await;
-    assert!(cut.is_err(), "there is no answer yet");
+    let cut = timeout(Duration::from_millis(50), sink.publish(&messages(500))).await;
+    assert!(cut.map_or(true, |outcomes| !outcomes.contains(&Outcome::Accepted)), "there is no answer yet");
     scene.kafka.speak().expect("it speaks");
     eventually(PATIENCE, || async { sink.publish(&messages(1)).await == [Outcome::Accepted] }).await;
 }

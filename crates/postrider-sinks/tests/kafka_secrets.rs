@@ -229,5 +229,5 @@ async fn threads_end(scene: &Scene) {
     let cut = tokio::time::timeout(Duration::from_millis(50), sink.publish(&messages(10))).await;
     assert!(cut.is_err(), "messages are outstanding");
     drop(sink);
-    eventually(Duration::from_secs(10), || async { threads(&OURS) == 0 && threads(&LIBRARY) <= before }).await;
+    eventually(Duration::from_secs(120), || async { threads(&OURS) == 0 && threads(&LIBRARY) <= before }).await;
 }

@@ -18,12 +18,12 @@ use testkit::brokers::nats::Nats;
 use testkit::sinks::{Arrival, Broker, message, of_payload};
 use testkit::{Mode, Proxy, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn config(port: u16) -> NatsConfig {
     let mut config = NatsConfig::default();
     config.servers = vec![format!("nats://127.0.0.1:{port}")];
-    (config.connect_timeout, config.timeout) = (Duration::from_secs(2), Duration::from_secs(3));
+    (config.connect_timeout, config.timeout) = (Duration::from_secs(30), Duration::from_secs(30));
     config
 }
 
@@ -79,8 +79,10 @@ impl Broker for Side {
         Self { server, proxy }
     }
 
-    async fn sink(&self, format: Format) -> Arc<dyn Sink> {
-        let client = NatsClient::new(&config(self.proxy.port())).expect("a client");
+    async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
+        let mut config = config(self.proxy.port());
+        (config.connect_timeout, config.timeout) = (patience, patience);
+        let client = NatsClient::new(&config).expect("a client");
         let destination: Destination = "orders.{topic}".parse().expect("a destination");
         client.bind(Binding::to(destination).format(format)).expect("a sink")
     }
@@ -150,6 +152,8 @@ async fn s19_only_a_trusted_certificate_of_the_right_name_is_accepted() {
     config.servers = vec![format!("tls://127.0.0.1:{}", server.port())];
     config.tls.ca_file = Some(trusted.clone());
     assert_eq!(sink(&config, "orders").ready().await, Ok(()));
+    // A connection that cannot be made is tried for as long as it may.
+    config.connect_timeout = Duration::from_secs(4);
     config.tls.ca_file = Some(stranger);
     let distrusted = outcome(&*sink(&config, "orders"), &message(1)).await;
     assert!(retries(&distrusted, "TLS failed"), "{distrusted:?}");
@@ -179,7 +183,9 @@ fn retries(outcome: &Outcome, word: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn r53_a_message_that_no_stream_takes_is_not_delivered() {
     let server = Nats::start().await.expect("NATS");
-    let sink = sink(&config(server.port()), "nowhere.{topic}");
+    let mut config = config(server.port());
+    (config.connect_timeout, config.timeout) = (Duration::from_secs(8), Duration::from_secs(8));
+    let sink = sink(&config, "nowhere.{topic}");
     // A subscriber of core NATS gets it and answers nothing: that is no delivery.
     let client = async_nats::connect(server.url()).await.expect("a client");
     let nobody = outcome(&*sink, &message(1)).await;
@@ -266,8 +272,10 @@ fn connections(port: u16) -> usize {
 async fn r53_what_was_reported_as_not_sent_does_not_arrive_later() {
     let server = Nats::builder().line("max_payload: 1MB\nping_interval: \"1h\"").start().await.expect("NATS");
     drop(stream(&server, |_| ()).await);
-    let sink = sink(&config(server.port()), "orders.placed");
-    assert_eq!(outcome(&*sink, &message(0)).await, Outcome::Accepted);
+    let mut config = config(server.port());
+    (config.connect_timeout, config.timeout) = (Duration::from_secs(2), Duration::from_secs(3));
+    let sink = sink(&config, "orders.placed");
+    eventually(PATIENCE, || async { outcome(&*sink, &message(0)).await == Outcome::Accepted }).await;
     eventually(PATIENCE, || async { connections(server.port()) == 1 }).await;
     server.freeze().expect("frozen");
     let batch: Vec<_> = (0..1_000).map(|_| of_payload(Payload::Bytes(vec![b'x'; 60_000]))).collect();
@@ -283,7 +291,7 @@ async fn r53_what_was_reported_as_not_sent_does_not_arrive_later() {
     let not_sent: Vec<_> = all.iter().filter(|(_, outcome)| unsent(outcome)).map(|(message, _)| message.id).collect();
     assert!(!not_sent.is_empty(), "there was more than room for");
     assert!(all.iter().all(|(_, outcome)| unsent(outcome) || matches!(outcome, Outcome::Unknown(_))));
-    assert_eq!(outcome(&*sink, &message(3)).await, Outcome::Accepted);
+    eventually(PATIENCE, || async { outcome(&*sink, &message(3)).await == Outcome::Accepted }).await;
     let arrived: Vec<_> = read(&jetstream(&server).await).await.iter().filter_map(Arrival::id).collect();
     assert!(not_sent.iter().all(|id| !arrived.contains(id)), "some arrived later");
 }
@@ -296,7 +304,9 @@ async fn users_tokens_and_keys_let_us_in_and_a_wrong_one_is_the_operators_to_men
     (right.user, right.password) = (Some("relay".into()), Some(Secret::new("canary")));
     assert_eq!(sink(&right, "orders.x").ready().await, Ok(()));
     right.password = Some(Secret::new("wrong-canary"));
-    for refused in [right, config(server.port())] {
+    for mut refused in [right, config(server.port())] {
+        // It is tried for as long as it may.
+        refused.connect_timeout = Duration::from_secs(4);
         let sink = sink(&refused, "orders.x");
         let refused = outcome(&*sink, &message(1)).await;
         assert!(retries(&refused, "credentials"), "{refused:?}");
@@ -326,11 +336,11 @@ async fn a_subject_that_we_may_not_publish_on_is_the_operators_to_mend() {
     let server = Nats::builder().line(users).start().await.expect("NATS");
     let mut config = config(server.port());
     (config.user, config.password) = (Some("relay".into()), Some(Secret::new("canary")));
-    config.timeout = Duration::from_secs(20);
+    config.timeout = Duration::from_secs(120);
     let began = std::time::Instant::now();
     let refused = outcome(&*sink(&config, "secret.{topic}"), &message(1)).await;
     assert!(retries(&refused, "permissions"), "{refused:?}");
-    assert!(began.elapsed() < Duration::from_secs(15), "it is known before the time is over");
+    assert!(began.elapsed() < Duration::from_secs(60), "it is known before the time is over");
 }
 
 /// Acknowledgements come to an inbox. An account that may not listen there would wait for all of them in vain.
@@ -341,13 +351,13 @@ async fn an_inbox_that_we_may_not_listen_to_is_named_before_the_time_is_over() {
     let server = Nats::builder().line(users).start().await.expect("NATS");
     let mut config = config(server.port());
     (config.user, config.password) = (Some("relay".into()), Some(Secret::new("canary")));
-    config.timeout = Duration::from_secs(20);
+    config.timeout = Duration::from_secs(120);
     let sink = sink(&config, "orders.x");
     for _ in 0..2 {
         let began = std::time::Instant::now();
         let unheard = outcome(&*sink, &message(1)).await;
         assert!(matches!(&unheard, Outcome::Unknown(why) if why.contains("_INBOX")), "{unheard:?}");
-        assert!(began.elapsed() < Duration::from_secs(15), "it is known before the time is over");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is known before the time is over");
     }
     let why = sink.ready().await.expect_err("it cannot hear");
     assert!(why.contains("_INBOX"), "{why}");

@@ -18,7 +18,7 @@ use testkit::within;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn to(provider: &str, recipient: &str, text: &str) -> Message {
     Message::json("chat", "reply", &json!({ "text": text }))

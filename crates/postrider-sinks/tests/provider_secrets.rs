@@ -67,7 +67,7 @@ const CASES: [&str; 16] = [
 async fn no_canary_is_seen_and_ids_are() {
     let log = Log::listen();
 
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let closed = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::free_port().expect("a port")));
     let mut seen = Vec::new();
     for case in CASES {
         let server = Server::start(move |request| echo(case, request)).await;

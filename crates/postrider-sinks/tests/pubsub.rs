@@ -5,6 +5,7 @@
 mod pubsub_support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{ClaimedMessage, Sink};
@@ -21,8 +22,10 @@ impl<const FAKE: bool, const ORDERED: bool> Broker for On<FAKE, ORDERED> {
         Self(Place::start(if FAKE { Kind::Fake } else { Kind::Best }).await)
     }
 
-    async fn sink(&self, format: Format) -> Arc<dyn Sink> {
-        self.0.sink(format, ORDERED)
+    async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
+        let mut config = self.0.config(ORDERED);
+        (config.timeout, config.connect_timeout) = (patience, patience);
+        self.0.bind(&config, format)
     }
 
     async fn arrivals(&self) -> Vec<Arrival> {

@@ -33,7 +33,6 @@ struct OnMoto<const FIFO: bool> {
     proxy: Proxy,
     turn: Mutex<Option<Turn>>,
     seen: Arc<Mutex<Vec<Arrival>>>,
-    client: SnsClient,
 }
 
 /// A topic, and a client that is not the sink's.
@@ -79,20 +78,21 @@ impl<const FIFO: bool> Broker for OnMoto<FIFO> {
         let turn = Turn::Shared(TURNS.read().await);
         let moto = shared().await;
         let proxy = Proxy::start(([127, 0, 0, 1], moto.port()).into()).await.expect("a proxy");
-        let mut config = config(proxy.port());
-        // Of a group one message is sent after the other.
-        config.max_batch = if FIFO { 5 } else { 100 };
-        let client = SnsClient::new(&config).expect("a client");
         let name = unique("conformance") + if FIFO { ".fifo" } else { "" };
         let queue = Queue::create(moto.port(), &name).await;
         let seen = queue.read();
         let topic = Topic::create(moto.port(), &name, &queue).await;
-        Self { queue, topic, proxy, turn: Mutex::new(Some(turn)), seen, client }
+        Self { queue, topic, proxy, turn: Mutex::new(Some(turn)), seen }
     }
 
-    async fn sink(&self, format: Format) -> Arc<dyn Sink> {
+    async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
         let destination = self.topic.arn.parse().expect("a destination");
-        self.client.bind(Binding::to(destination).format(format)).expect("a sink")
+        let mut config = config(self.proxy.port());
+        (config.timeout, config.connect_timeout) = (patience, patience);
+        // Of a group one message is sent after the other.
+        config.max_batch = if FIFO { 5 } else { 100 };
+        let client = SnsClient::new(&config).expect("a client");
+        client.bind(Binding::to(destination).format(format)).expect("a sink")
     }
 
     async fn arrivals(&self) -> Vec<Arrival> {
@@ -161,7 +161,7 @@ mod fifo {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_there_is_told_apart_from_no_answer() {
     let _turn = TURNS.read().await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let closed = testkit::free_port().expect("a port");
     let mut config = config(closed);
     (config.timeout, config.connect_timeout) = (Duration::from_secs(2), Duration::from_secs(1));
     let destination = "arn:aws:sns:eu-central-1:123456789012:orders";

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -63,7 +64,7 @@ impl Broker for Terminal {
         Self::default()
     }
 
-    async fn sink(&self, _: Format) -> Arc<dyn Sink> {
+    async fn sink(&self, _: Format, _: Duration) -> Arc<dyn Sink> {
         Arc::new(StdoutSink::with_writer(&StdoutConfig::default(), self.clone()))
     }
 

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 #[tokio::test]
 async fn a_provider_is_chosen_when_a_connection_is_made_and_not_before() {
     // A port where nobody is: it is given back before anybody connects.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::free_port().expect("a port")));
     let mut redis = RedisConfig::default();
     redis.urls = vec![format!("rediss://{nobody}")];
     let redis = RedisSink::new(&redis, "shop".parse().expect("a destination")).expect("a sink");

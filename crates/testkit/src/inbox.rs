@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::wait::eventually;
 
 /// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait before a delivery that another handles is tried again.
 const AGAIN: Duration = Duration::from_millis(2);
 /// Deliveries of one event at once.

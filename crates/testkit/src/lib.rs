@@ -30,8 +30,9 @@ pub mod wait;
 
 pub use mariadb::{MariaDb, MariaDbOptions, MySqlDatabase};
 pub use pgbouncer::PgBouncer;
+pub use port::free_port;
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use process::{Signal, Worker};
 pub use proxy::{Mode, Proxy};
 pub use source::{Dialect, Source};
-pub use wait::{eventually, within};
+pub use wait::{eventually, quickly, undisturbed, within};

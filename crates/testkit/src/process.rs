@@ -95,7 +95,7 @@ mod tests {
     use crate::wait::eventually;
     use std::os::unix::process::ExitStatusExt;
 
-    const SOON: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_secs(120);
 
     fn shell(script: &str) -> Result<Worker> {
         Worker::spawn("/bin/sh", &["-c", script, "worker", "argument"], &[("WORD", "hello")])

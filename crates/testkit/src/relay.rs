@@ -16,7 +16,7 @@ use crate::process::Signal;
 use crate::wait::within;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The process and its files.
 pub struct Relay {

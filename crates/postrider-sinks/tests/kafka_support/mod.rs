@@ -11,7 +11,7 @@ use testkit::brokers::kafka::{Kafka, Reader};
 use testkit::{eventually, sinks};
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Scene {
     pub kafka: Kafka,
@@ -28,9 +28,16 @@ impl Scene {
         Self { kafka, topic, reader }
     }
 
-    /// Short times, with some room for a busy machine.
+    /// Settings for this broker, however busy the machine is.
     pub fn config(&self) -> KafkaConfig {
         config(&self.kafka.address())
+    }
+
+    /// The same, for where an answer does not come.
+    pub fn impatient(&self) -> KafkaConfig {
+        let mut config = self.config();
+        (config.connect_timeout, config.timeout) = (Duration::from_secs(2), Duration::from_secs(8));
+        config
     }
 
     pub fn sink(&self) -> Arc<dyn Sink> {
@@ -56,8 +63,8 @@ impl Scene {
 pub fn config(broker: &str) -> KafkaConfig {
     let mut config = KafkaConfig::default();
     config.brokers = vec![broker.to_owned()];
-    config.connect_timeout = Duration::from_secs(1);
-    config.timeout = Duration::from_secs(6);
+    config.connect_timeout = Duration::from_secs(30);
+    config.timeout = Duration::from_secs(60);
     config
 }
 

@@ -73,7 +73,7 @@ impl Api {
         whatsapp.endpoint = self.server.url("/whatsapp");
         (config.slack, config.telegram, config.whatsapp) = (Some(slack), Some(telegram), Some(whatsapp));
         config.allow_addresses = vec!["127.0.0.1".into()];
-        (config.connect_timeout, config.timeout) = (Duration::from_millis(500), Duration::from_millis(1_000));
+        (config.connect_timeout, config.timeout) = (Duration::from_secs(30), Duration::from_secs(30));
         config
     }
 

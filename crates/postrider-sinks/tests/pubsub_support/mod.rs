@@ -64,14 +64,14 @@ impl Place {
         self.fake.as_ref().expect("the fake")
     }
 
-    /// Settings for this server, with short times.
+    /// Settings for this server, however busy the machine is.
     pub fn config(&self, ordered: bool) -> PubsubConfig {
         let mut config = PubsubConfig::default();
         config.project = PROJECT.into();
         config.emulator = Some(self.proxy.address().to_string());
         config.ordering = ordered;
-        config.connect_timeout = Duration::from_secs(3);
-        config.timeout = Duration::from_secs(6);
+        config.connect_timeout = Duration::from_secs(30);
+        config.timeout = Duration::from_secs(30);
         config
     }
 

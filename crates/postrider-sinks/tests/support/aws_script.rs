@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use postrider_core::Sink;
@@ -34,9 +35,8 @@ pub struct Sent {
 pub type Fate<'a> = Option<Result<(), (&'a str, bool)>>;
 
 impl Api {
-    /// A sink of that service at a port, with so many seconds for a publish.
-    pub fn sink(self, port: u16, fifo: bool, seconds: u64) -> Arc<dyn Sink> {
-        let limit = std::time::Duration::from_secs(seconds);
+    /// A sink of that service at a port, with so much time for a publish.
+    pub fn sink(self, port: u16, fifo: bool, limit: Duration) -> Arc<dyn Sink> {
         let end = if fifo { ".fifo" } else { "" };
         match self {
             Self::Sqs => {

@@ -14,6 +14,7 @@ use postrider_sinks::http::Lookup;
 use postrider_sinks::{HttpClient, HttpConfig, HttpSink};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
 
@@ -54,6 +55,9 @@ pub fn with_headers(code: u16, lines: &str) -> Reply {
     Reply::Bytes(format!("HTTP/1.1 {code} Whatever\r\n{lines}content-length: 0\r\n\r\n").into_bytes())
 }
 
+/// A port that no other test gets, also while its server is stopped.
+pub const ANYWHERE: &str = "127.0.0.1:0";
+
 type Behaviour = Arc<dyn Fn(&Received) -> Reply + Send + Sync>;
 
 pub struct Server {
@@ -62,6 +66,7 @@ pub struct Server {
     /// Bytes of endless answers that somebody took.
     pub sent: Arc<AtomicUsize>,
     pub received: Arc<Mutex<Vec<Received>>>,
+    stop: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -73,7 +78,7 @@ impl Drop for Server {
 
 impl Server {
     pub async fn start(behave: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_at("127.0.0.1:0", None, behave).await
+        Self::start_at(ANYWHERE, None, behave).await
     }
 
     pub async fn start_at(
@@ -81,15 +86,25 @@ impl Server {
         tls: Option<TlsAcceptor>,
         behave: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free port");
+        let listener = match address {
+            ANYWHERE => TcpListener::bind(("127.0.0.1", testkit::free_port().expect("a free port"))).await,
+            address => TcpListener::bind(address).await,
+        };
+        let listener = listener.expect("the port is free");
         let address = listener.local_addr().expect("an address");
         let (accepted, sent, received) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Mutex<Vec<Received>>>)>::default();
         let behave: Behaviour = Arc::new(behave);
         let (counted, log, bytes) = (accepted.clone(), received.clone(), sent.clone());
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             loop {
-                let Ok((stream, _)) = listener.accept().await else { break };
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = stopped.notified() => break,
+                };
+                let Ok((stream, _)) = accepted else { break };
                 counted.fetch_add(1, Ordering::Relaxed);
                 let (behave, log, bytes, tls) = (behave.clone(), log.clone(), bytes.clone(), tls.clone());
                 connections.spawn(async move {
@@ -102,8 +117,16 @@ impl Server {
                     };
                 });
             }
+            drop(listener);
+            connections.shutdown().await;
         });
-        Self { address, accepted, sent, received, task }
+        Self { address, accepted, sent, received, stop, task }
+    }
+
+    /// Ends it, and returns when it takes nothing any more.
+    pub async fn stop(mut self) {
+        self.stop.notify_one();
+        (&mut self.task).await.expect("it came to its end");
     }
 
     pub fn url(&self, path: &str) -> String {

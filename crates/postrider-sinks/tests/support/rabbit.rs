@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use lapin::options::{BasicGetOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -43,11 +44,12 @@ pub fn certificates(name: &str) -> (String, Certificates) {
     (authority.clone(), Certificates { authority, certificate, key: key.serialize_pem() })
 }
 
-/// Settings for a broker on this machine.
+/// Settings for a broker on this machine, however busy that is.
 pub fn config(port: u16) -> AmqpConfig {
     let mut config = AmqpConfig::default();
     config.addresses = vec![format!("amqp://127.0.0.1:{port}")];
     (config.user, config.password) = (USER.into(), Secret::new(PASSWORD));
+    (config.timeout, config.connect_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
     config
 }
 

@@ -81,12 +81,10 @@ async fn relay(store: SqliteStore, arrivals: &str) -> Result<()> {
             file.write_all(line.as_bytes()).map_err(|error| PublishError::unknown(error.to_string()))
         }
     });
-    let dispatcher = Dispatcher::builder(store, sink)
-        .lease(Duration::from_secs(6))
-        .poll_interval(Duration::from_secs(2))
-        .batch_size(50)
-        .max_rows(100)
-        .build()?;
+    let poll = std::env::var("POLL_SECONDS").map_or(Ok(2), |seconds| seconds.parse())?;
+    let poll = Duration::from_secs(poll);
+    let dispatcher =
+        Dispatcher::builder(store, sink).lease(3 * poll).poll_interval(poll).batch_size(50).max_rows(100).build()?;
     println!("ready");
     let ended = dispatcher.run(CancellationToken::new()).await;
     bail!("the relay ended by itself: {ended:?}")

@@ -19,7 +19,7 @@ use crate::port::{on_free_port, was_taken};
 /// A queue may be emptied as often as somebody likes; AWS wants a minute in between.
 const SETTINGS: &str = "export MOTO_SQS_ENFORCE_STRICT_QUEUE_PURGE_BEHAVIOUR=false\n";
 const POLL_EVERY: Duration = Duration::from_millis(10);
-const RELEASED_WITHIN: Duration = Duration::from_secs(20);
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A running moto. Dropping it ends it.
 pub struct Moto {

@@ -22,7 +22,7 @@ use crate::port::{free_port, on_free_port, was_taken};
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How long the port of a killed server may stay in the way of the next start.
-const RELEASED_WITHIN: Duration = Duration::from_secs(20);
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
 
 /// An account that may do everything on the virtual host `/`.
 pub const USER: &str = "postrider";

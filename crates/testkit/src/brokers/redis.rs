@@ -21,7 +21,7 @@ use crate::port::{on_free_port, was_taken};
 use crate::wait::within;
 
 /// How long the port of a killed server may stay in the way of the next start.
-const RELEASED_WITHIN: Duration = Duration::from_secs(10);
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
 /// How long a cluster may take to agree.
 const AGREED_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(10);

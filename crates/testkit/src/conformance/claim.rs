@@ -35,11 +35,11 @@ pub async fn s0_31_a_claim_says_when_the_message_was_written_and_how_old_it_is(h
 
 pub async fn s0_52_a_pending_row_is_claimable_once_its_time_has_come(h: impl Harness) {
     let claimed = h.put_and_claim(message()).await;
-    h.store().nack(&[nack(claimed.lease, Duration::from_secs(60))]).await.expect("the store nacks");
+    h.store().nack(&[nack(claimed.lease, HOUR)]).await.expect("the store nacks");
     assert!(h.claim_all(Uuid::new_v4()).await.is_empty());
-    h.pass_time(Duration::from_secs(59)).await;
+    h.pass_time(HOUR - MINUTE).await;
     assert!(h.claim_all(Uuid::new_v4()).await.is_empty());
-    h.pass_time(Duration::from_secs(1)).await;
+    h.pass_time(MINUTE).await;
     assert_eq!(h.claim_one(Uuid::new_v4()).await.attempts, 2);
 }
 
@@ -47,9 +47,9 @@ pub async fn a_delayed_message_is_not_claimable_before_its_time(h: impl Harness)
     h.put(message().deliver_after(HOUR)).await;
     let at = UNIX_EPOCH + Duration::from_micros(h.now_micros().await.unsigned_abs()) + HOUR;
     h.put(message().deliver_at(at)).await;
-    h.pass_time(HOUR - Duration::from_secs(60)).await;
+    h.pass_time(HOUR - MINUTE).await;
     assert!(h.claim_all(Uuid::new_v4()).await.is_empty());
-    h.pass_time(Duration::from_secs(60)).await;
+    h.pass_time(MINUTE).await;
     assert_eq!(h.claim_all(Uuid::new_v4()).await.len(), 2);
 }
 
@@ -70,7 +70,7 @@ pub async fn s0_53_s0_70_s0_87_s0_91_an_expired_lease_is_claimed_again_by_anothe
 
 pub async fn s0_84_a_live_lease_is_not_claimed(h: impl Harness) {
     let claimed = h.put_and_claim(message()).await;
-    h.pass_time(LEASE - SECOND).await;
+    h.pass_time(LEASE - MINUTE).await;
     assert!(h.claim_all(Uuid::new_v4()).await.is_empty());
     assert!(h.claim_all(claimed.lease.worker).await.is_empty(), "not even by its own worker");
 }

@@ -57,7 +57,7 @@ pub async fn t04_the_sweep_never_touches_a_live_lease_or_a_finished_row(h: impl 
     delivered(&h, message()).await;
     dead(&h, message()).await;
     let live = h.put_and_claim(message()).await;
-    h.pass_time(LEASE - SECOND).await;
+    h.pass_time(LEASE - MINUTE).await;
     let before = h.rows().await;
     assert_eq!(h.sweep(1).await, NONE);
     assert_eq!(h.rows().await, before);

@@ -9,12 +9,15 @@ use postrider::store::{Delivered, Finished};
 use postrider::{ClaimedMessage, Lease, Message, Settled, Store};
 use uuid::Uuid;
 
-/// How long a lease lasts unless a test says otherwise.
-pub const LEASE: Duration = Duration::from_secs(30);
+/// How long a lease lasts unless a test says otherwise. Time passes by [`Harness::pass_time`](super::Harness::pass_time),
+/// so it costs nothing to be long, and a machine that stands still does not end it.
+pub const LEASE: Duration = Duration::from_secs(600);
 /// The attempts allowed unless a test says otherwise; enough that no row becomes suspect by its last attempt.
 pub const MAX_ATTEMPTS: i32 = 10;
 /// A second, which is far more than two statements are apart.
 pub const SECOND: Duration = Duration::from_secs(1);
+/// A minute, which is longer than a machine stands still: what is to happen before or after a time is so far from it.
+pub const MINUTE: Duration = Duration::from_secs(60);
 /// An hour.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -1,7 +1,5 @@
 //! Rows that may kill their worker are set apart, so that they do not take their neighbours' attempts with them.
 
-use std::time::Duration;
-
 use postrider::store::{ClaimRequest, Scope};
 use postrider::{ClaimedMessage, State};
 use uuid::Uuid;
@@ -96,7 +94,7 @@ pub async fn r21_a_live_lease_is_no_suspect(h: impl Harness) {
     h.put(message()).await;
     crashed(&h, 2, MAX_ATTEMPTS).await;
     h.claim(&suspects()).await;
-    h.pass_time(LEASE - Duration::from_secs(1)).await;
+    h.pass_time(LEASE - MINUTE).await;
     assert!(!suspects_wait(&h, MAX_ATTEMPTS).await);
     assert!(h.claim(&suspects()).await.is_empty());
 }

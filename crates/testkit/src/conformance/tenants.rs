@@ -95,7 +95,7 @@ pub async fn s08_a_dispatcher_of_one_tenant_leaves_the_rows_of_others_as_they_ar
         let rows = h.rows().await;
         rows.iter().filter(|row| mine.contains(&row.id) && row.status == State::Delivered).count() == mine.len()
     };
-    crate::eventually(Duration::from_secs(20), delivered).await;
+    crate::eventually(Duration::from_secs(120), delivered).await;
     // Sweeps, and the first purge, have come by.
     tokio::time::sleep(Duration::from_millis(200)).await;
     stop.cancel();

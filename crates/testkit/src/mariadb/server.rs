@@ -17,7 +17,7 @@ use crate::home::Home;
 use crate::port::{on_free_port, was_taken};
 
 /// How long the port of a killed server may stay in the way of the next start.
-const RELEASED_WITHIN: Duration = Duration::from_secs(10);
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
 pub(super) struct Server {

@@ -19,7 +19,7 @@ use crate::pid::{children_of, has_ended};
 use crate::port::{on_free_port, was_taken};
 
 /// How long killed processes, their shared memory and their port may stay in the way of the next start.
-const RELEASED_WITHIN: Duration = Duration::from_secs(10);
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
 pub(super) struct Server {

@@ -4,7 +4,7 @@ use super::*;
 use crate::wait::eventually;
 use std::sync::Mutex;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 /// Long enough for loopback to deliver what is not held back.
 const SILENCE: Duration = Duration::from_millis(100);
 
