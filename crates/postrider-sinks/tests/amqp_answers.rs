@@ -245,7 +245,8 @@ async fn a_queue_that_confirms_nothing_costs_the_others_nothing() {
 async fn r50_a_connection_that_went_silent_costs_one_publish_and_the_next_one_has_another() {
     let (listener, mut config) = listen().await;
     // It is asked whether it still answers, and there is time left for another.
-    (config.timeout, config.connect_timeout) = (3 * LIMIT, LIMIT);
+    (config.timeout, config.connect_timeout) = (2 * LIMIT, LIMIT);
+    config.heartbeat = Duration::from_secs(600);
     let broker = tokio::spawn(async move {
         let mut silent = Peer::accept(&listener, 0).await?;
         silent.published().await?;

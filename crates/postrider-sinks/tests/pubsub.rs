@@ -24,7 +24,7 @@ impl<const FAKE: bool, const ORDERED: bool> Broker for On<FAKE, ORDERED> {
 
     async fn sink(&self, format: Format, patience: Duration) -> Arc<dyn Sink> {
         let mut config = self.0.config(ORDERED);
-        (config.timeout, config.connect_timeout) = (patience, patience);
+        (config.timeout, config.connect_timeout) = (patience, patience / 2);
         self.0.bind(&config, format)
     }
 

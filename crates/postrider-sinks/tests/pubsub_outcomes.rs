@@ -169,7 +169,7 @@ async fn a_silent_service_costs_no_more_than_the_timeout_and_nothing_comes_late(
     for ordered in [true, false] {
         let place = Place::start(Kind::Fake).await;
         let mut config = place.config(ordered);
-        (config.timeout, config.connect_timeout) = (Duration::from_secs(5), Duration::from_secs(5));
+        (config.timeout, config.connect_timeout) = (Duration::from_secs(6), Duration::from_secs(3));
         config.batch_messages = 1;
         let sink = place.bind(&config, Format::Plain);
         assert_eq!(kinds(&sink.publish(&[keyed(0, "k")]).await), ["accepted"]);

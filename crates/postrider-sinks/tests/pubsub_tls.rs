@@ -92,7 +92,7 @@ async fn publishes_one_message() {
     config.project = PROJECT.into();
     config.endpoint = Some(endpoint);
     config.credentials = Some(Secret::new(std::env::var("POSTRIDER_TEST_KEY").expect("a key")));
-    (config.timeout, config.connect_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
+    (config.timeout, config.connect_timeout) = (Duration::from_secs(60), Duration::from_secs(30));
     let sink = PubsubSink::connect(&config, "events".parse().expect("good")).expect("a sink");
     println!("published: {:?} ready: {:?}", sink.publish(&[message(1)]).await, sink.ready().await);
 }

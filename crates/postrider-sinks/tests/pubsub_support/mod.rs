@@ -71,7 +71,7 @@ impl Place {
         config.emulator = Some(self.proxy.address().to_string());
         config.ordering = ordered;
         config.connect_timeout = Duration::from_secs(30);
-        config.timeout = Duration::from_secs(30);
+        config.timeout = Duration::from_secs(60);
         config
     }
 
