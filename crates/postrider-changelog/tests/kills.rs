@@ -17,7 +17,7 @@ use sqlx::{MySqlPool, PgPool, SqlitePool};
 use testkit::{Signal, Worker};
 
 const URL: &str = "POSTRIDER_KILLS_URL";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Writers at once.
 const CROWD: usize = 3;
 /// Writers that are killed, of each database, times what `POSTRIDER_TEST_SCALE` says.

@@ -22,7 +22,7 @@ use testkit::brokers::redis::Redis;
 use testkit::{Signal, Worker};
 use uuid::Uuid;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(10);
 /// Consumers that run at the same time.
 const LANES: usize = 6;

@@ -242,7 +242,7 @@ async fn a_user_needs_few_permissions() {
     let with = |builder: postrider_inbox::redis::RedisInboxBuilder| {
         builder.username("consumer").password("canary").build().expect("good settings")
     };
-    let inbox = with(settings(server.port()).claim(Duration::from_secs(3)));
+    let inbox = with(settings(server.port()).claim(KEPT));
     let delivery = delivery().with_attempt(attempt(1));
     let guard = first(&inbox, &delivery).await;
     testkit::eventually(PATIENCE, || async { calls(&server, "pexpire").await > 0 }).await;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 struct Scene {
     server: Redis,
     proxy: testkit::Proxy,
-    /// Behind the proxy, with short claims.
+    /// Behind the proxy, with short claims and time limits.
     far: RedisInbox,
     /// Without the proxy.
     near: RedisInbox,
@@ -27,7 +27,8 @@ impl Scene {
     async fn start() -> Self {
         let server = Redis::start().await.expect("Redis");
         let proxy = proxy(&server).await;
-        let far = settings(proxy.port()).claim(SHORT).build().expect("good settings");
+        let far = settings(proxy.port()).claim(SHORT).connect_timeout(Duration::from_secs(2));
+        let far = far.response_timeout(Duration::from_secs(1)).build().expect("good settings");
         let near = inbox(&server);
         Self { server, proxy, far, near }
     }
@@ -187,9 +188,9 @@ async fn a_claim_outlives_a_connection_that_breaks() {
 async fn an_extension_that_fails_is_tried_again() {
     let scene = Scene::start().await;
     let soon = Duration::from_millis(300);
-    let builder = settings(scene.proxy.port()).claim(Duration::from_secs(9));
+    let builder = settings(scene.proxy.port()).claim(Duration::from_secs(24));
     let inbox = builder.response_timeout(soon).connect_timeout(soon).build().expect("good settings");
-    let guard = first(&inbox, &delivery()).await;
+    let guard = let_in(&inbox, &delivery()).await;
     scene.proxy.set(Mode::Blackhole);
     // One extension has had no answer, and the next wants another connection.
     eventually(PATIENCE, || async { scene.proxy.connections() >= 2 }).await;
@@ -223,7 +224,7 @@ async fn an_event_whose_begin_was_never_answered_is_let_in_later() {
     let scene = Scene::start().await;
     let delivery = delivery();
     scene.proxy.cut_replies_containing(b"first", 2);
-    let inbox = settings(scene.proxy.port()).claim(Duration::from_secs(3)).build().expect("good settings");
+    let inbox = settings(scene.proxy.port()).claim(Duration::from_secs(12)).build().expect("good settings");
     let unknown = inbox.begin(&delivery).await.expect_err("no answer");
     assert!(matches!(unknown, InboxError::Unavailable(_)), "{unknown:?}");
     assert_eq!(scene.proxy.cuts(), 2);

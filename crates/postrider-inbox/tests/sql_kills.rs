@@ -14,7 +14,7 @@ use uuid::Uuid;
 const URL: &str = "POSTRIDER_KILLS_URL";
 const EVENT: &str = "POSTRIDER_KILLS_EVENT";
 const STEP: &str = "POSTRIDER_KILLS_STEP";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Consumers at once.
 const CROWD: usize = 4;
 

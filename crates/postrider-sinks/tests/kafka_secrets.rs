@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka_support::{PATIENCE, Scene, config, kinds, messages, sink};
+use kafka_support::{PATIENCE, Scene, config, impatient, kinds, messages, sink};
 use postrider_core::{Outcome, Payload};
 use postrider_sinks::kafka::{KafkaClient, KafkaConfig, Protocol, SaslMechanism};
 use postrider_sinks::setting::Secret;
@@ -151,7 +151,7 @@ async fn tls(scene: &Scene, broker: SocketAddr) {
         (&named, None, false),
         (&elsewhere, Some(&right), false),
     ] {
-        let mut config = config(&format!("127.0.0.1:{}", front.port));
+        let mut config = impatient(config(&format!("127.0.0.1:{}", front.port)));
         config.protocol = Protocol::Ssl;
         config.tls.ca_file = ca.cloned();
         let sink = sink(&config, &scene.topic, Format::Plain);
@@ -163,7 +163,7 @@ async fn tls(scene: &Scene, broker: SocketAddr) {
             false => assert!(sink.ready().await.expect_err("not trusted").contains("SSL"), "{outcomes:?}"),
         }
     }
-    let mut config = config("127.0.0.1:9");
+    let mut config = impatient(config("127.0.0.1:9"));
     config.protocol = Protocol::Ssl;
     config.tls.ca_file = Some(directory.path().join("none.pem"));
     assert_eq!(KafkaClient::new(&config).expect_err("no file").field, "tls.ca_file");
@@ -175,7 +175,7 @@ async fn passwords(scene: &Scene, broker: SocketAddr, seen: &mut Vec<String>) {
     let wanted = Credentials { username: "postrider".into(), password: "canary-right".into() };
     let relay = Relay::before(broker, None, Some(wanted)).await.expect("a relay");
     for (password, expected) in [("canary-right", "accepted"), ("canary-wrong", "retry")] {
-        let mut config = config(&format!("127.0.0.1:{}", relay.port()));
+        let mut config = impatient(config(&format!("127.0.0.1:{}", relay.port())));
         user(&mut config, Protocol::SaslPlaintext, password);
         let client = KafkaClient::named("kafka-test", &config).expect("a client");
         let sink = client.sink(scene.topic.parse().expect("a destination")).expect("a sink");
@@ -193,19 +193,19 @@ async fn passwords(scene: &Scene, broker: SocketAddr, seen: &mut Vec<String>) {
 
 fn options(scene: &Scene, seen: &mut Vec<String>) {
     for (name, value) in [("no.such.property", "canary"), ("batch.size", "canary")] {
-        let mut config = scene.config();
+        let mut config = scene.impatient();
         config.options = [(name.to_owned(), value.to_owned())].into();
         let problem = KafkaClient::new(&config).expect_err("librdkafka does not take it");
         assert_eq!(problem.field, format!("options.{name}"));
         seen.push(problem.to_string());
     }
-    let mut config = scene.config();
+    let mut config = scene.impatient();
     config.options = [("sasl.password".to_owned(), "canary".to_owned())].into();
     seen.push(format!("{:?}", config.problems()));
 }
 
 async fn trouble(scene: &Scene, seen: &mut Vec<String>) {
-    let sink = scene.sink();
+    let sink = sink(&scene.impatient(), &scene.topic, Format::Plain);
     let mut message = of_payload(Payload::Json(r#""canary-payload""#.into()));
     message.headers.insert("colour".into(), "canary-header".into());
     message.key = Some("canary-key".into());
@@ -222,7 +222,7 @@ async fn threads_end(scene: &Scene) {
     // A producer is closed once the thread that closes it has ended.
     eventually(PATIENCE, || async { threads(&OURS) == 0 }).await;
     let before = threads(&LIBRARY);
-    let sink = scene.sink();
+    let sink = sink(&scene.impatient(), &scene.topic, Format::Plain);
     assert_eq!(sink.publish(&messages(1)).await, [Outcome::Accepted]);
     assert!(threads(&LIBRARY) > before && threads(&OURS) > 0);
     scene.kafka.silence().expect("it is silent");

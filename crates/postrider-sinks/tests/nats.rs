@@ -351,7 +351,7 @@ async fn an_inbox_that_we_may_not_listen_to_is_named_before_the_time_is_over() {
     let server = Nats::builder().line(users).start().await.expect("NATS");
     let mut config = config(server.port());
     (config.user, config.password) = (Some("relay".into()), Some(Secret::new("canary")));
-    config.timeout = Duration::from_secs(120);
+    (config.timeout, config.connect_timeout) = (Duration::from_secs(120), Duration::from_secs(6));
     let sink = sink(&config, "orders.x");
     for _ in 0..2 {
         let began = std::time::Instant::now();

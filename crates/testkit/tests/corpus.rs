@@ -12,7 +12,7 @@ mod bodies;
 mod named;
 
 /// What an input may take, in a debug build on a busy machine. It is about time that grows with the square of a length.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(60);
 
 fn replay(target: &str, run: fn(&[u8])) {
     let inputs = named::root().join("fuzz/corpus").join(target);

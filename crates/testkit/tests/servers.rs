@@ -3,14 +3,14 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
 use testkit::{Database, Mode, PgBouncer, Postgres, Proxy, Signal, Worker, eventually};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 /// Set in the copy of this test program that starts servers and is then killed.
 const OWNER: &str = "POSTRIDER_TEST_SERVER_OWNER";
 
@@ -24,16 +24,12 @@ async fn show(database: &Database, setting: &'static str) -> Result<String> {
 
 #[tokio::test]
 async fn a_server_starts_quickly_and_answers() -> Result<()> {
-    let began = Instant::now();
-    let postgres = Postgres::start().await?;
-    let took = began.elapsed();
-    println!("PostgreSQL was ready after {took:?}");
+    // The other tests of this file start servers at the same time, on as few as two cores.
+    let postgres = testkit::quickly(Duration::from_secs(6), Postgres::start).await?;
     let database = postgres.create_database().await?;
     assert_eq!(number(&database.pool().await?, "select 1::int8").await?, 1);
     assert_eq!(show(&database, "show fsync").await?, "off");
     assert!(postgres.bin_dir().join("psql").is_file());
-    // the other tests of this file start servers at the same time, on as few as two cores
-    assert!(took < Duration::from_secs(6), "it took {took:?}");
     Ok(())
 }
 

@@ -116,7 +116,7 @@ pub async fn s1_51_another_process_takes_over_when_the_lease_has_ended<S: Scene>
     let stale = held(&one).await;
     assert!(other.acquire().await.expect("it answers").is_none());
     end_lease(&scene).await;
-    let waited = tokio::time::timeout(Duration::from_secs(30), other.wait()).await;
+    let waited = tokio::time::timeout(Duration::from_secs(120), other.wait()).await;
     let mut taken = waited.expect("it is in time").expect("it is free");
     assert!(taken.lease().fence > stale.lease().fence);
     assert!(one.acquire().await.expect("it answers").is_none());
@@ -132,7 +132,7 @@ pub async fn s1_51_a_lease_ends_by_itself<S: Scene>() {
     let (reader, one, other) = (scene.changelog(), Uuid::now_v7(), Uuid::now_v7());
     let short = Duration::from_millis(300);
     let first = reader.acquire("reader", one, short, After::Beginning).await.expect("it answers").expect("it is free");
-    testkit::eventually(Duration::from_secs(30), || async {
+    testkit::eventually(Duration::from_secs(120), || async {
         reader.acquire("reader", other, LONG, After::Beginning).await.expect("it answers").is_some()
     })
     .await;
@@ -160,7 +160,7 @@ pub async fn s1_51_a_lease_is_renewed<S: Scene>() {
 pub async fn s1_51_a_lease_is_kept_while_its_position_is_being_committed<S: Scene>() {
     let scene = start::<S>().await;
     let config = ConsumerConfig {
-        lease: Duration::from_secs(1),
+        lease: Duration::from_secs(6),
         poll_interval: Duration::from_millis(50),
         ..Default::default()
     };
@@ -172,10 +172,10 @@ pub async fn s1_51_a_lease_is_kept_while_its_position_is_being_committed<S: Scen
         let mut transaction = scene.begin().await;
         let changelog = scene.changelog();
         changelog.advance_in(&mut transaction, &lease, &page.next, LONG).await.expect("it advances");
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(3_600)).await;
         transaction.commit().await.expect("it is committed");
     };
-    let kept = tokio::time::timeout(Duration::from_secs(20), held.keep_while(work)).await;
+    let kept = tokio::time::timeout(Duration::from_secs(120), held.keep_while(work)).await;
     kept.expect("they do not wait for each other").expect("the lease is kept");
     assert_eq!(row(&scene, "reader").await.expect("there is one")[0], Some(stamp(3, 0)));
 }
@@ -263,7 +263,7 @@ pub async fn s1_51_operators_see_who_is_held_back<S: Scene>() {
     assert_eq!((states[0].held_by, states[1].held_by), (Some(one.lease().owner), None));
     assert_eq!((states[0].last_error.as_deref(), states[1].last_error.as_deref()), (Some("the sink is away"), None));
     let since = states[0].failed_since.expect("it is known");
-    assert!(since.elapsed().unwrap_or_default() < Duration::from_secs(60), "{since:?}");
+    assert!(since.elapsed().unwrap_or_default() < Duration::from_secs(300), "{since:?}");
     assert_eq!(states[1].cursor, cursor_after(&scene, 3).await);
     // It does not get on since the first time.
     one.hold_back(&long).await.expect("it is noted");
@@ -310,7 +310,7 @@ pub async fn s1_51_a_consumer_waits_for_new_entries<S: Scene>() {
         scene.users(&["max"]).await
     };
     let both = futures::future::join(held.next(), writing);
-    let (page, committed) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("it is in time");
+    let (page, committed) = tokio::time::timeout(Duration::from_secs(120), both).await.expect("it is in time");
     let page = page.expect("it can be read");
     assert_eq!(page.entries.len(), 1);
     assert_eq!(Some(page.entries[0].versionstamp), committed.versionstamp);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use postrider::{AnyStore, Connect, Names};
 use postrider_changelog::{Change, Changelog, Operation, Value as Cell};
 use serde_json::{Value, json};
-use testkit::{Mode, Postgres, Proxy, Signal, within};
+use testkit::{Mode, Postgres, Proxy, Signal, undisturbed, within};
 
 use super::support::{Arrival, PATIENCE, Receiver, Relay, Site};
 
@@ -390,9 +390,14 @@ async fn a_reload_moves_a_route_without_loss_or_repetition() -> Result<()> {
 
 #[tokio::test]
 async fn a_stop_waits_for_the_publish_under_way_and_a_short_grace_is_told() -> Result<()> {
+    // The publish must be under way when the relay is told to stop.
+    undisturbed(Duration::from_secs(16), stopped_while_publishing).await
+}
+
+async fn stopped_while_publishing() -> Result<()> {
     let site = Site::sqlite().await?.migrated().await?;
     let receiver = Receiver::start().await?;
-    receiver.answer(200, Duration::from_millis(1_500));
+    receiver.answer(200, Duration::from_secs(4));
     write(&site, 0..3).await?;
     let text = config(&site, &receiver.url);
     let mut relay = start(&site, &text).await?;

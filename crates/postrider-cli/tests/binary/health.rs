@@ -19,7 +19,7 @@ async fn s3_42_readiness_fails_when_the_database_or_a_sink_does_not_answer() -> 
     let site = Site::postgres().await?.migrated().await?;
     let server = Postgres::shared().await?;
     let database = Proxy::start(([127, 0, 0, 1], server.port()).into()).await?;
-    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let free = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::free_port()?));
     let url = site.url.replace(&format!(":{}/", server.port()), &format!(":{}/", database.port()));
     let mut relay =
         Relay::with_config(&site.file("postrider.toml", &config(&url, &format!("http://{free}"), ""))?).await?;

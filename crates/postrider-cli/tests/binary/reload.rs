@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use testkit::{Signal, within};
+use testkit::{Signal, undisturbed, within};
 
 use super::support::{PATIENCE, Receiver, Relay, Site, config};
 
@@ -85,6 +85,10 @@ async fn two_sources() -> Result<(Site, Site, Receiver, Receiver, String)> {
 
 #[tokio::test]
 async fn a_reload_does_not_let_one_source_wait_for_another_ones_publishes() -> Result<()> {
+    undisturbed(Duration::from_secs(15), one_source_hangs).await
+}
+
+async fn one_source_hangs() -> Result<()> {
     let (quick, slow, answers, hangs, text) = two_sources().await?;
     let mut relay = Relay::with_config(&quick.file("postrider.toml", &text)?).await?;
     slow.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;
@@ -104,6 +108,10 @@ async fn a_reload_does_not_let_one_source_wait_for_another_ones_publishes() -> R
 
 #[tokio::test]
 async fn a_stop_during_a_reload_is_heard_and_a_second_one_ends_at_once() -> Result<()> {
+    undisturbed(Duration::from_secs(10), stopped_twice).await
+}
+
+async fn stopped_twice() -> Result<()> {
     let (quick, slow, _answers, hangs, text) = two_sources().await?;
     let mut relay = Relay::with_config(&quick.file("postrider.toml", &text)?).await?;
     slow.postrider(&["enqueue", "-n", "n", "-t", "t", "1"]).await?.succeeded()?;

@@ -16,7 +16,7 @@ use testkit::{Database, MariaDb, MySqlDatabase, Postgres, Source, within};
 use tokio::process::Command;
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A database of its own, and a directory for files.
 pub struct Site {

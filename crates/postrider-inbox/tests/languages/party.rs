@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 pub const CONSUMER: &str = "mailer";
 
 /// What a test needs of a consumer, in whatever language.

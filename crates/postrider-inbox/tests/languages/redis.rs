@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::party::{Acts, CONSUMER, Foreign, Party, Rust};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// What handlers do with Redis is elsewhere.
 impl Acts for RedisGuard {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::party::{Acts, Foreign, Party, Rust};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 /// How long Rust waits for another writer of an SQLite file.
 const BUSY: Duration = Duration::from_millis(200);
 const EFFECTS: &str = "create table effects (event char(36) not null)";

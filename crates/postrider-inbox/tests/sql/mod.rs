@@ -16,7 +16,7 @@ use testkit::eventually;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Who has not answered within this waits.
 const A_WHILE: Duration = Duration::from_millis(200);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -35,9 +35,7 @@ impl Scene {
 
     /// The same, for where an answer does not come.
     pub fn impatient(&self) -> KafkaConfig {
-        let mut config = self.config();
-        (config.connect_timeout, config.timeout) = (Duration::from_secs(2), Duration::from_secs(8));
-        config
+        impatient(self.config())
     }
 
     pub fn sink(&self) -> Arc<dyn Sink> {
@@ -65,6 +63,11 @@ pub fn config(broker: &str) -> KafkaConfig {
     config.brokers = vec![broker.to_owned()];
     config.connect_timeout = Duration::from_secs(30);
     config.timeout = Duration::from_secs(60);
+    config
+}
+
+pub fn impatient(mut config: KafkaConfig) -> KafkaConfig {
+    (config.connect_timeout, config.timeout) = (Duration::from_secs(2), Duration::from_secs(8));
     config
 }
 

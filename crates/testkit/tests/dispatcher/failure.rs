@@ -163,6 +163,6 @@ async fn t22_a_dispatcher_that_cannot_go_on_ends_loudly_instead_of_idling() {
     let broken: postrider::retry::Randomness = Arc::new(|| panic!("no chance"));
     let dispatcher = Dispatcher::builder(store, sink).randomness(broken).build().expect("the settings agree");
     let running = tokio::spawn(dispatcher.run(tokio_util::sync::CancellationToken::new()));
-    let ended = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends by itself");
+    let ended = tokio::time::timeout(Duration::from_secs(120), running).await.expect("it ends by itself");
     assert!(ended.is_err_and(|error| error.is_panic()), "it ended as if all were well");
 }

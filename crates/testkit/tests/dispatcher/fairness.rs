@@ -7,7 +7,6 @@ use std::time::Duration;
 use postrider::{Dispatcher, Message, Scope};
 use tempfile::TempDir;
 use testkit::{MariaDb, Postgres, Source, eventually};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::scene::{OnPostgres, Recorder, Running};
@@ -39,8 +38,8 @@ async fn r24_a_hot_tenant_does_not_starve_the_others() {
     }
     let sink = Recorder::accepting();
     let running = Running::start(scene.dispatcher(sink.clone()).scope(Scope::namespace("shop")));
-    eventually(Duration::from_secs(60), || async { scene.count("delivered").await >= 20 }).await;
-    eventually(Duration::from_secs(60), || async {
+    eventually(Duration::from_secs(120), || async { scene.count("delivered").await >= 20 }).await;
+    eventually(Duration::from_secs(120), || async {
         let arrivals = sink.arrivals();
         ids.iter().all(|id| arrivals.iter().any(|arrival| arrival.id == *id))
     })
@@ -51,49 +50,53 @@ async fn r24_a_hot_tenant_does_not_starve_the_others() {
     let _ended = running.stop().await;
 }
 
-/// How many messages per second the sink takes: 20 calls of 50 ms.
-const SPEED: u32 = 400;
 const CALL: Duration = Duration::from_millis(50);
+const BATCH: u32 = 200;
+/// What the dispatcher has in hand: four batches at most.
+const HAND: usize = 4 * BATCH as usize;
 
 /// A hot tenant's backlog waits, and small tenants enqueue now and then while a sink of bounded speed works on it. Nobody of
-/// them waits for longer than the sink needs for what the dispatcher has in hand, which does not depend on the backlog.
+/// them waits for more messages than the dispatcher has in hand, which does not depend on the backlog. It is counted and
+/// not measured, because time passes on a busy machine whether or not anybody is served.
 async fn small_tenants_wait_for_the_hand_only(source: Source, backlog: usize) {
     source.prepare().await.expect("the migrations run");
     for _ in 0..backlog / 1_000 {
         source.commit((0..1_000).map(|_| hot()).collect()).await.expect("they are written");
     }
     let sink = Recorder::accepting().slow(CALL);
-    let dispatcher = Dispatcher::builder_shared(source.store(), Arc::new(sink.clone()))
-        .batch_size(200)
-        .concurrency((SPEED * CALL.as_millis() as u32 / 1_000) as usize);
+    let dispatcher =
+        Dispatcher::builder_shared(source.store(), Arc::new(sink.clone())).batch_size(BATCH).concurrency(20);
     let running = Running::start(dispatcher);
-    eventually(Duration::from_secs(30), || async { sink.arrivals().len() > 400 }).await;
+    let served = async |count: usize| {
+        eventually(Duration::from_secs(120), || async { sink.arrivals().len() >= count }).await;
+        sink.arrivals().len()
+    };
+    let mut before = served(400).await;
     let mut enqueued = HashMap::new();
     for round in 0..60 {
         let message = small(round % SMALL_TENANTS);
         let id = message.id();
         source.commit(vec![message]).await.expect("it is written");
-        enqueued.insert(id, Instant::now());
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        enqueued.insert(id, sink.arrivals().len());
+        before = served(before + 40).await;
     }
     let all_arrived = || async {
         let arrivals = sink.arrivals();
         arrivals.iter().filter(|arrival| enqueued.contains_key(&arrival.id)).count() >= enqueued.len()
     };
-    eventually(Duration::from_secs(30), all_arrived).await;
+    eventually(Duration::from_secs(120), all_arrived).await;
     let arrivals = sink.arrivals();
     let _ended = running.stop().await;
     assert!(arrivals.len() < backlog / 2, "the backlog was gone too early to show anything: {}", arrivals.len());
-    let age = |arrival: &crate::scene::Arrival| Some(arrival.at.saturating_duration_since(*enqueued.get(&arrival.id)?));
-    let mut ages: Vec<Duration> = arrivals.iter().filter_map(age).collect();
-    ages.sort();
-    // Four batches are in hand at most.
-    let bound = Duration::from_secs(1) * 4 * 200 / SPEED;
-    let (median, worst) = (ages[ages.len() / 2], ages[ages.len() - 1]);
-    println!("backlog {backlog}: median {median:?}, worst {worst:?}, bound {bound:?}");
+    let places = arrivals.iter().enumerate();
+    let waited = places.filter_map(|(place, arrival)| Some(place.saturating_sub(*enqueued.get(&arrival.id)?)));
+    let mut waited: Vec<usize> = waited.collect();
+    waited.sort_unstable();
+    let (median, worst) = (waited[waited.len() / 2], waited[waited.len() - 1]);
+    println!("backlog {backlog}: median {median}, worst {worst}, bound {HAND}");
     assert!(
-        worst < bound,
-        "a small tenant's message waited for {worst:?}, half of them {median:?}; the bound is {bound:?}"
+        worst <= HAND,
+        "{worst} others came before a small tenant's message, {median} before half of them; the bound is {HAND}"
     );
 }
 

@@ -316,7 +316,7 @@ async fn r59_r60_on_postgresql_a_key_keeps_its_order_while_it_is_written_and_fai
         }
     }
     let all = usize::try_from(keys * each).expect("a small number");
-    testkit::within(Duration::from_secs(60), "all is delivered", || async { sink.delivered() >= all })
+    testkit::within(Duration::from_secs(120), "all is delivered", || async { sink.delivered() >= all })
         .await
         .expect("in time");
     stop(running).await;
@@ -334,8 +334,8 @@ async fn r59_on_postgresql_a_backlog_of_one_slow_key_holds_up_nobody_else() {
     let builder = scene.dispatcher(sink.clone()).batch_size(10).poll_interval(Duration::from_secs(10));
     let running = Running::start(ordered(builder));
     let one = async |what, seen: &AtomicUsize| {
-        let patience = Duration::from_secs(30);
-        testkit::within(patience, what, || async { seen.load(Ordering::Relaxed) == 1 }).await.expect("in time");
+        let patience = Duration::from_secs(120);
+        testkit::within(patience, what, || async { seen.load(Ordering::Relaxed) >= 1 }).await.expect("in time");
     };
     one("the first of the key is under way", &sink.begun).await;
     scene.enqueue(Message::json("shop", "t", &1)).await;
@@ -363,7 +363,7 @@ async fn t23_on_postgresql_one_connection_after_the_other_writes_in_order() {
     drop(connections);
     let sink = Keyed { seventh: |_| Outcome::Accepted, ..Keyed::new(1) };
     let running = Running::start(ordered(scene.dispatcher(sink.clone())));
-    testkit::within(Duration::from_secs(30), "all is delivered", || async { sink.delivered() >= 12 })
+    testkit::within(Duration::from_secs(120), "all is delivered", || async { sink.delivered() >= 12 })
         .await
         .expect("in time");
     stop(vec![running]).await;

@@ -147,17 +147,17 @@ async fn r59_a_claim_passes_over_10_000_messages_that_wait_for_their_key() {
     sqlx::raw_sql("analyze outbox_messages").execute(&scene.pool).await.expect("statistics");
     check(generic_plans(&scene, &HOT).await);
     let request = ClaimRequest { waits: Order::Key, ..steal(500, Duration::from_secs(60)) };
-    let mut longest = Duration::ZERO;
-    for round in 0..8 {
+    let mut took = Vec::new();
+    for _ in 0..8 {
         let begun = Instant::now();
         let claimed = scene.store.claim(&request).await.expect("the store claims").messages;
-        if round > 0 {
-            longest = longest.max(begun.elapsed());
-        }
+        took.push(begun.elapsed());
         assert_eq!(claimed.len(), 500);
         assert!(claimed.iter().all(|message| message.key.as_deref() != Some("stuck")));
     }
-    assert!(longest < Duration::from_secs(1), "a claim took {longest:?}");
+    // Half of them will do: a busy machine makes some slow, and a plan that reads everything each of them.
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < Duration::from_secs(1), "{took:?}");
 }
 
 /// While every key has a message under way there is nothing to take, and a claim need not read the backlog to its end to know that.

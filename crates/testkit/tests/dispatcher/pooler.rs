@@ -34,7 +34,7 @@ async fn r42_through_a_transaction_pooler_all_works_by_polling_and_no_lock_is_le
         let _new = outbox.enqueue(&mut transaction, message("order.placed")).await.expect("a good message");
         transaction.commit().await.expect("it commits");
     }
-    eventually(Duration::from_secs(20), || async { sink.arrivals().len() == 100 }).await;
+    eventually(Duration::from_secs(120), || async { sink.arrivals().len() == 100 }).await;
     for relay in relays {
         let _ended = relay.stop().await;
     }

@@ -101,7 +101,7 @@ async fn with_passwords() -> Postgres {
 async fn s16_a_refused_login_is_told_without_the_user_and_by_every_verb() {
     let server = with_passwords().await;
     let url = format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/postgres", server.port());
-    testkit::eventually(Duration::from_secs(10), || async { open(&url).await.ping().await.is_err() }).await;
+    testkit::eventually(Duration::from_secs(120), || async { open(&url).await.ping().await.is_err() }).await;
     refused(&url, StoreErrorKind::Refused, "refused the login").await;
     let maria = crate::scene::mariadb().await;
     let maria_url = format!("mysql://{USER}:{PASSWORD}@127.0.0.1:{}/x", maria.port());

@@ -172,7 +172,7 @@ async fn work(producer: &AnyStore, relay: &AnyStore, operator: &AnyStore) {
         let stats = operator.store().stats(&Scope::all()).await.expect("an operator may count");
         stats.pending + stats.processing == 0 && stats.dead == 1
     };
-    eventually(Duration::from_secs(20), settled).await;
+    eventually(Duration::from_secs(120), settled).await;
     stop.cancel();
     assert_eq!(running.await.expect("the dispatcher ends").abandoned, 0);
     let change = Change { who: "tests".into(), filter: Filter::default(), limit: 10 };

@@ -146,7 +146,7 @@ async fn a_transaction_that_stays_open_is_found_without_what_it_runs() {
     assert_eq!(found.severity, Warning);
     scene.mend(&found).await;
     let is_gone = || async { ours(&scene.examine_as(scene.roles.operator(), &at_once).await).is_none() };
-    testkit::eventually(Duration::from_secs(10), is_gone).await;
+    testkit::eventually(Duration::from_secs(120), is_gone).await;
 }
 
 #[tokio::test]

@@ -78,13 +78,13 @@ async fn a_server_that_does_not_sync_is_found_and_mended() {
             .filter(|finding| ["durability", "autovacuum"].contains(&finding.name) && finding.fix.is_some())
             .collect::<Vec<_>>()
     };
-    eventually(Duration::from_secs(10), || async { bad().await.len() == 4 }).await;
+    eventually(Duration::from_secs(120), || async { bad().await.len() == 4 }).await;
     for finding in bad().await {
         for sql in sql_of(&finding) {
             sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&admin).await.expect("the fix runs");
         }
     }
-    eventually(Duration::from_secs(10), || async { bad().await.is_empty() }).await;
+    eventually(Duration::from_secs(120), || async { bad().await.is_empty() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +184,7 @@ async fn transactions_that_hold_cleaning_back_are_found_without_what_they_run() 
     scene.mend(&found).await;
     // The server ends a session a moment after it was told to.
     let examine = || scene.examine_as(scene.roles.operator(), &at_once);
-    eventually(Duration::from_secs(30), || async { above_fine(&examine().await).is_empty() }).await;
+    eventually(Duration::from_secs(120), || async { above_fine(&examine().await).is_empty() }).await;
     all_fine(&examine().await);
     scene.run("create table kept (n int)").await;
     scene.run("begin; insert into kept values (1); prepare transaction 'it''s open'").await;
@@ -214,12 +214,12 @@ async fn a_table_that_is_not_cleaned_is_found_and_mended() {
     let few = Thresholds { dead_rows: 100, ..Thresholds::default() };
     let examine = || scene.examine_as(scene.roles.relay(), &few);
     let is_found = || async { above_fine(&examine().await).len() == 2 };
-    eventually(Duration::from_secs(30), is_found).await;
+    eventually(Duration::from_secs(120), is_found).await;
     let findings = examine().await;
     let dead = one(&findings, "dead-rows", Warning, "dead row versions");
     scene.mend(&one(&findings, "autovacuum", Warning, "off for the table")).await;
     scene.mend(&dead).await;
-    eventually(Duration::from_secs(30), || async { above_fine(&examine().await).is_empty() }).await;
+    eventually(Duration::from_secs(120), || async { above_fine(&examine().await).is_empty() }).await;
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn with_tls(directory: &Path) -> Postgres {
         sqlx::raw_sql(sql).execute(&admin).await.expect(sql);
     }
     let speaks = || async { open(&with(&server, "127.0.0.1", "require")).await.ping().await.is_ok() };
-    eventually(Duration::from_secs(10), speaks).await;
+    eventually(Duration::from_secs(120), speaks).await;
     server
 }
 

@@ -9,12 +9,12 @@ use testkit::{Mode, Postgres, Proxy, within};
 use super::inside::{Inside, LEASE, bounds};
 use super::scene::Scene;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 /// Longer than a statement may take, which is a third of a lease.
 const DARK_FOR: Duration = LEASE;
 const SLOW: Duration = Duration::from_millis(30);
 const CUTS: usize = 3;
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const CLOSED_WITHIN: Duration = Duration::from_secs(120);
 const MAX_ROWS: usize = 40;
 
 async fn proxy() -> Result<Proxy> {

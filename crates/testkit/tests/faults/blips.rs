@@ -8,8 +8,8 @@ use testkit::Postgres;
 use super::inside::{Inside, bounds};
 use super::scene::Scene;
 
-const SOON: Duration = Duration::from_secs(20);
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(120);
+const CLOSED_WITHIN: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn r34_a_dispatcher_carries_on_after_a_blip_and_its_pool_can_be_closed() -> Result<()> {

@@ -14,8 +14,10 @@ use super::scene::Scene;
 async fn at_rest() -> Result<Scene> {
     let scene = Scene::new().await?;
     scene.enqueue("sound", 3).await?;
-    let relay = Inside::start(&scene, &scene.database.url(), Duration::ZERO, |builder| builder).await?;
-    scene.finished(Duration::from_secs(20)).await?;
+    let relay =
+        Inside::start(&scene, &scene.database.url(), Duration::ZERO, |builder| builder.lease(Duration::from_secs(60)))
+            .await?;
+    scene.finished(Duration::from_secs(120)).await?;
     let _ = relay.stop().await?;
     scene.check(bounds(0)).await?;
     Ok(scene)

@@ -15,7 +15,7 @@ use super::load::Load;
 use super::relay::{Relay, Settings};
 use super::scene::Scene;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Every statement that changes messages fails three times out of four, as if it were a deadlock's victim.
 const TRIP: &str = "

@@ -11,7 +11,7 @@ use super::everywhere::{Everywhere, On};
 use super::relay::{Relay, Settings};
 use super::scene::scale;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 const SIGABRT: i32 = 6;
 
 fn settings(point: Point) -> Settings {

@@ -10,12 +10,12 @@ use super::relay::{Relay, Settings};
 use super::scene::{Chance, Scene, scale};
 
 const CYCLES: usize = 10;
-const SLACK: Duration = Duration::from_secs(10);
+const SLACK: Duration = Duration::from_secs(60);
 /// How long after its end a lease was taken over, at worst, in milliseconds.
 const LAG: &str = "select coalesce(max(extract(epoch from decided_at - locked_until_was)) * 1000, 0)::bigint from changes \
                    where was = 'processing' and became = 'processing'";
 /// Two polls and a sweep interval are 700 ms; the rest is for a busy machine.
-const LATEST: i64 = 6_000;
+const LATEST: i64 = 20_000;
 
 fn settings() -> Settings {
     Settings { lease_ms: 1_000, batch: 8, max_rows: 16, delay_ms: 5, ..Settings::default() }

@@ -65,7 +65,7 @@ impl Inside {
     /// Tells it to stop and waits for its end.
     pub async fn stop(self) -> Result<(Ended, PgPool)> {
         self.stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(20), self.running).await??;
+        let ended = tokio::time::timeout(Duration::from_secs(120), self.running).await??;
         Ok((ended, self.pool))
     }
 }

@@ -12,7 +12,8 @@ use super::everywhere::Everywhere;
 use super::relay::{Relay, Settings};
 use super::scene::{message, scale};
 
-const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+/// Two seconds are usual; the rest is for a busy machine.
+const RESUMED_WITHIN: Duration = Duration::from_secs(60);
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// Commits a message every few milliseconds; answers what was confirmed, and how many transactions failed.
@@ -62,7 +63,7 @@ async fn r33_relays_resume_after_mariadb_crashed_and_nothing_committed_is_lost()
         errors += failed;
     }
     ensure!(errors > 0, "the producers did not notice that the server was down");
-    place.finished(Duration::from_secs(30)).await?;
+    place.finished(Duration::from_secs(120)).await?;
     for relay in relays {
         ensure!(relay?.terminate().await?.code == Some(0), "it did not stop in good order");
     }

@@ -12,7 +12,7 @@ use super::scene::{Scene, scale};
 async fn r19_several_processes_without_faults_deliver_each_message_once() -> Result<()> {
     let (scene, messages) = (Scene::new().await?, 20_000 * scale());
     let settings = Settings {
-        lease_ms: 10_000,
+        lease_ms: 60_000,
         dispatchers: 3,
         concurrency: 32,
         batch: 100,

@@ -23,7 +23,7 @@ async fn r12_a_late_settle_after_the_same_worker_claimed_the_row_again_is_refuse
     sqlx::raw_sql(NO_RENEWAL).execute(&scene.pool).await?;
     scene.enqueue("again", MESSAGES).await?;
     let relay = Inside::start(&scene, &scene.database.url(), LEASE * 3 / 2, |builder| builder).await?;
-    scene.finished(Duration::from_secs(20)).await?;
+    scene.finished(Duration::from_secs(120)).await?;
     let (ended, _) = relay.stop().await?;
     ensure!(ended.abandoned == 0, "{ended:?}");
     let report = scene.check(bounds(MESSAGES as i64)).await?;

@@ -25,7 +25,7 @@ async fn r21_a_poison_message_dies_alone_and_its_neighbours_are_delivered() -> R
         let mut relay = Relay::spawn(&scene, &settings)?;
         let crashed = tokio::select! {
             ended = relay.process.wait(Duration::from_secs(60)) => Some(ended?),
-            finished = scene.finished(Duration::from_secs(60)) => finished.map(|()| None)?,
+            finished = scene.finished(Duration::from_secs(120)) => finished.map(|()| None)?,
         };
         let Some(status) = crashed else { break relay };
         ensure!(status.signal() == Some(ABORTED), "{status}");

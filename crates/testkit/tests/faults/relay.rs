@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::scene::Scene;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// The settings of a relay process; see `src/bin/relay.rs`.
 #[derive(Clone)]

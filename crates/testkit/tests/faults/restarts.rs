@@ -9,7 +9,8 @@ use super::load::Load;
 use super::relay::{Relay, Settings};
 use super::scene::{Scene, scale};
 
-const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+/// Two seconds are usual; the rest is for a busy machine.
+const RESUMED_WITHIN: Duration = Duration::from_secs(60);
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -38,7 +39,7 @@ async fn r33_relays_resume_after_the_server_crashed_and_nothing_committed_is_los
     }
     let told = load.stop().await?;
     ensure!(told.errors > 0, "the producers did not notice that the server was down");
-    scene.finished(Duration::from_secs(30)).await?;
+    scene.finished(Duration::from_secs(120)).await?;
     for relay in relays {
         ensure!(relay.terminate().await?.code == Some(0), "it did not stop in good order");
     }

@@ -75,7 +75,7 @@ impl Scene {
     pub async fn more_arrivals(&self, count: i64) -> Result<()> {
         let before = self.arrivals().await?;
         let enough = || async { self.arrivals().await.is_ok_and(|now| now >= before + count) };
-        within(Duration::from_secs(30), &format!("{count} more arrivals"), enough).await
+        within(Duration::from_secs(120), &format!("{count} more arrivals"), enough).await
     }
 
     /// Waits until every message is delivered or dead.

@@ -29,8 +29,8 @@ async fn a_plain_insert_from_any_session_is_delivered() {
     let insert = r#"insert into outbox_messages (namespace, topic, payload) values ('shop', 'order.placed', '{"n": 1.10}'), ('shop', 'order.placed', '2')"#;
     run(&elsewhere, insert).await.expect("a plain insert works");
     run(&scene.pool, insert).await.expect("a plain insert works");
-    eventually(Duration::from_secs(20), || async { arrived.lock().expect("not poisoned").len() == 4 }).await;
-    eventually(Duration::from_secs(20), || async {
+    eventually(Duration::from_secs(120), || async { arrived.lock().expect("not poisoned").len() == 4 }).await;
+    eventually(Duration::from_secs(120), || async {
         scene.number("select count(*) from outbox_messages where status = 'delivered'").await == 4
     })
     .await;

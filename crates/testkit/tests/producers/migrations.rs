@@ -177,7 +177,7 @@ async fn version_4_waits_for_nobody_who_reads() -> Result<()> {
     let mut reader = pool.begin().await?;
     sqlx::query("select 1 from outbox_messages for update").fetch_all(&mut *reader).await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, since(4));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(120), store.migrate()).await??, since(4));
     reader.rollback().await?;
     let cache: i64 = sqlx::query_scalar("select cache_size from pg_sequences").fetch_one(&pool).await?;
     assert_eq!(cache, 1);
@@ -214,7 +214,7 @@ async fn a_database_at_version_4_gets_the_changelog_and_keeps_its_rows() -> Resu
     let mut reader = pool.begin().await?;
     sqlx::query("select 1 from outbox_messages for update").fetch_all(&mut *reader).await?;
     let store = PostgresStore::new(pool.clone(), Names::default());
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), store.migrate()).await??, since(5));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(120), store.migrate()).await??, since(5));
     reader.rollback().await?;
     assert_eq!(sqlx::query_scalar::<_, String>(all).fetch_all(&pool).await?, before);
     let settings: Vec<(String, String)> =

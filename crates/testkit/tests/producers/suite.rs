@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::fixture::{Fixture, order};
 use super::producer::{End, Producer, Step};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes a test of each promise below for one driver.
 macro_rules! suite {

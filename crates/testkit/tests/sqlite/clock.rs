@@ -206,29 +206,43 @@ async fn rows_keep_their_order_when_they_are_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_is_finished_although_every_caller_gives_up() {
     for starting in [false, true] {
-        let scene = Scene::new().await;
-        let backlog = "with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < 20000)
-            insert into outbox_messages (namespace, topic, payload, created_at, updated_at, next_attempt_at)
-            select 'shop', 'order.placed', n, written, written, written
-            from numbers, (select max(created_at) as written from outbox_messages)";
-        sqlx::query(backlog).execute(scene.store.pool()).await.expect("a backlog");
-        scene.clock.set_back(LEASE);
-        let store = match starting {
-            true => scene.another_relay().await,
-            false => scene.store.clone(),
-        };
-        for _ in 0..10 {
-            let given_up = timeout(Duration::from_millis(10), store.claim(&request(LEASE))).await;
-            assert!(given_up.is_err(), "there are not enough rows to tell");
+        let mut given_up = 0;
+        // On a machine that stands still for longer than the repair takes nobody has to.
+        for _ in 0..5 {
+            given_up += callers_that_give_up(starting).await;
+            if given_up > 0 {
+                break;
+            }
         }
-        let ahead = "select count(*) from outbox_messages where status = 'pending' and next_attempt_at = created_at";
-        eventually(LEASE, || async {
-            let ahead: i64 = sqlx::query_scalar(ahead).fetch_one(scene.store.pool()).await.expect("a number");
-            ahead == 0
-        })
-        .await;
-        assert_eq!(claimed(&store).await.len(), 100);
+        assert!(given_up > 0, "there are not enough rows to tell");
     }
+}
+
+/// Answers how many callers gave up before the repair was finished.
+async fn callers_that_give_up(starting: bool) -> usize {
+    let scene = Scene::new().await;
+    let backlog = "with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < 20000)
+        insert into outbox_messages (namespace, topic, payload, created_at, updated_at, next_attempt_at)
+        select 'shop', 'order.placed', n, written, written, written
+        from numbers, (select max(created_at) as written from outbox_messages)";
+    sqlx::query(backlog).execute(scene.store.pool()).await.expect("a backlog");
+    scene.clock.set_back(LEASE);
+    let store = match starting {
+        true => scene.another_relay().await,
+        false => scene.store.clone(),
+    };
+    let mut given_up = 0;
+    while given_up < 10 && timeout(Duration::from_millis(10), store.claim(&request(LEASE))).await.is_err() {
+        given_up += 1;
+    }
+    let ahead = "select count(*) from outbox_messages where status = 'pending' and next_attempt_at = created_at";
+    eventually(LEASE * 4, || async {
+        let ahead: i64 = sqlx::query_scalar(ahead).fetch_one(scene.store.pool()).await.expect("a number");
+        ahead == 0
+    })
+    .await;
+    assert_eq!(claimed(&store).await.len(), 100);
+    given_up
 }
 
 /// Shows one reading that is late, as when a process is not scheduled between reading its clock and asking.

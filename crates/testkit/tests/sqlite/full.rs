@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::scene::{OnFile, claim, message};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Lets the file have this many more pages, as seen by one connection: the limit is not in the file.
 async fn limit(connection: &mut SqliteConnection, more: i64) {

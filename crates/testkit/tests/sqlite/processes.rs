@@ -137,7 +137,9 @@ async fn p9_a_commit_wakes_a_relay_in_another_process_long_before_it_polls() {
     let scene = OnFile::new().await;
     let file = scene.file("outbox.db").display().to_string();
     let arrivals = scene.file("arrivals");
-    let relay = Worker::spawn(PROGRAM, &["relay", &file, &arrivals.display().to_string()], &[]).expect("it starts");
+    // An hour, so that only the bell can have been it.
+    let rarely = [("POLL_SECONDS", "3600")];
+    let relay = Worker::spawn(PROGRAM, &["relay", &file, &arrivals.display().to_string()], &rarely).expect("it starts");
     relay.wait_for_line(|line| line == "ready", LIMIT).await.expect("it is ready");
     for round in 1..=5 {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -145,7 +147,6 @@ async fn p9_a_commit_wakes_a_relay_in_another_process_long_before_it_polls() {
         let committed = Instant::now();
         within(LIMIT, "the message arrives", || async { lines(&arrivals).len() == round }).await.expect("in time");
         println!("another process: {:?}", committed.elapsed());
-        assert!(committed.elapsed() < Duration::from_secs(1), "it polls every two seconds: {:?}", committed.elapsed());
     }
 }
 

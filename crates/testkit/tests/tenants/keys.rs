@@ -32,7 +32,7 @@ async fn s09_the_same_key_of_two_tenants_is_two_messages_and_both_are_delivered(
     let delivered = "select count(distinct tenant_id) from outbox_messages where status = 'delivered'";
     let both =
         || async { sqlx::query_scalar(delivered).fetch_one(&scene.admin).await.is_ok_and(|tenants: i64| tenants == 2) };
-    eventually(Duration::from_secs(20), both).await;
+    eventually(Duration::from_secs(120), both).await;
     stop.cancel();
     assert_eq!(running.await?.abandoned, 0);
     assert_eq!(relay.store().stats(&Scope::all()).await?.pending, 0);

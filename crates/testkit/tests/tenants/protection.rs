@@ -37,7 +37,7 @@ async fn delivers_all(scene: &Scene) -> Result<()> {
     let left = "select count(*) from outbox_messages where status <> 'delivered'";
     let done =
         || async { sqlx::query_scalar::<_, i64>(left).fetch_one(&scene.admin).await.is_ok_and(|left| left == 0) };
-    eventually(Duration::from_secs(20), done).await;
+    eventually(Duration::from_secs(120), done).await;
     stop.cancel();
     assert_eq!(running.await?.abandoned, 0);
     Ok(())
@@ -83,8 +83,8 @@ async fn s08_who_waits_for_the_table_lets_others_pass_and_tries_again() -> Resul
         let sql = "select exists (select from pg_locks where not granted and relation = 'outbox_messages'::regclass)";
         sqlx::query_scalar::<_, bool>(sql).fetch_one(&scene.admin).await.expect("locks")
     };
-    eventually(Duration::from_secs(10), waits).await;
-    eventually(Duration::from_secs(10), || async { !waits().await }).await;
+    eventually(Duration::from_secs(120), waits).await;
+    eventually(Duration::from_secs(120), || async { !waits().await }).await;
     assert!(!running.is_finished(), "it tries again");
     holder.commit().await?;
     assert!(!running.await??.is_empty());

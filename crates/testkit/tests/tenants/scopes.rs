@@ -201,11 +201,11 @@ async fn s08_a_dispatcher_of_one_tenant_delivers_all_of_it_and_nothing_of_anothe
         let dispatcher = Dispatcher::builder_shared(outbox.relay.store(), Arc::new(sink)).scope(of(one));
         let running = tokio::spawn(dispatcher.delivered(Delivered::Keep).build()?.run(stop.clone()));
         let all = || async { arrived.lock().expect("no panic").len() >= 20 };
-        eventually(Duration::from_secs(20), all).await;
+        eventually(Duration::from_secs(120), all).await;
         // Enqueued while it sleeps: it is woken, or finds it by polling.
         outbox.put(Some(two), 1).await?;
         outbox.put(Some(one), 1).await?;
-        eventually(Duration::from_secs(20), || async { arrived.lock().expect("no panic").len() >= 21 }).await;
+        eventually(Duration::from_secs(120), || async { arrived.lock().expect("no panic").len() >= 21 }).await;
         stop.cancel();
         assert_eq!(running.await?.abandoned, 0);
         let arrived = arrived.lock().expect("no panic").clone();

@@ -33,7 +33,7 @@ pub use webhook::{LARGEST, SECRET, Webhook};
 pub use work::Work;
 
 /// How long anything may take that is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// How long an event waits until it comes again.
 pub const PAUSE: Duration = Duration::from_millis(300);
 

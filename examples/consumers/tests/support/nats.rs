@@ -14,7 +14,7 @@ use super::{Broker, PAUSE, Subject};
 const STREAM: &str = "SHOP";
 const DURABLE: &str = "mailer";
 /// After this time the server takes what was not acknowledged from a consumer.
-pub const ACK_WAIT: Duration = Duration::from_secs(2);
+pub const ACK_WAIT: Duration = Duration::from_secs(6);
 
 pub struct Nats {
     server: Server,

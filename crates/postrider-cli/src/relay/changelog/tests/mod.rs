@@ -54,7 +54,7 @@ impl Scene {
         });
         let mut source = Source { retry_base: Duration::from_millis(1), ..Source::default() };
         source.retry_max = Duration::from_millis(600);
-        source.changelog.lease = Duration::from_secs(2);
+        source.changelog.lease = Duration::from_secs(12);
         source.changelog.poll_interval = Duration::from_millis(20);
         Ok(Carrier::new(("shop", &source), "trail", &Config::default(), self.reader.clone(), Arc::new(sink))?)
     }
@@ -69,7 +69,7 @@ impl Scene {
             stop.cancel();
         };
         let ran = async { tokio::join!(carrier.run(&stop), enough) };
-        timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end");
+        timeout(Duration::from_secs(120), ran).await.expect("it does not come to an end");
         self.calls.lock().expect("calls").clone()
     }
 
@@ -198,7 +198,7 @@ async fn a_position_whose_answer_is_lost_or_that_does_not_get_through_is_written
             stop.cancel();
         };
         let ran = async { tokio::join!(carrier.run(&stop), written) };
-        timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end");
+        timeout(Duration::from_secs(120), ran).await.expect("it does not come to an end");
         assert_eq!(trouble.load(Ordering::SeqCst), 0);
         assert_eq!(scene.calls.lock().expect("calls").len(), 2);
         scene.reader.renewals.store(0, Ordering::SeqCst);
@@ -253,7 +253,7 @@ async fn a_changelog_that_cannot_be_read_holds_its_route_back_all_the_time_under
         Ok::<(), ChangelogError>(())
     };
     let ran = async { tokio::join!(carrier.run(&stop), look) };
-    timeout(Duration::from_secs(20), ran).await.expect("it does not come to an end").1?;
+    timeout(Duration::from_secs(120), ran).await.expect("it does not come to an end").1?;
     assert_eq!(scene.reader.consumers().await?[0].last_error, None);
     Ok(())
 }
