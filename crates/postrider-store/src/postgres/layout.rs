@@ -169,11 +169,11 @@ impl Row<'_> {
         })
     }
 
-    /// A count that was never written is none.
+    /// A count that was never written is none, and so is one below zero: a fence could not tell such attempts apart.
     fn attempts(&self) -> String {
         match &self.layout.attempts {
             Some(column) if self.layout.is_ours() => self.of(column),
-            Some(column) => format!("coalesce({}, 0)", self.of(column)),
+            Some(column) => format!("greatest({}, 0)", self.of(column)),
             None => "0".to_owned(),
         }
     }
@@ -182,11 +182,14 @@ impl Row<'_> {
         self.or(&self.layout.created_at, "now()")
     }
 
-    /// What a claim leaves as it is and a replay does not: the due time, counted from when the row was written.
+    /// What a claim leaves as it is and a replay does not: the due time, counted from when the row was written. Between times that are
+    /// infinite or were never written there is nothing to count, and a subtraction would fail the whole claim.
     fn turn(&self) -> String {
         let since = self.or(&self.layout.created_at, "timestamptz 'epoch'");
         let due = self.or(&self.layout.next_attempt_at, &since);
-        format!("coalesce((extract(epoch from ({due} - {since})) * 1000000)::bigint, 0)")
+        format!(
+            "case when isfinite({due}) and isfinite({since}) then (extract(epoch from ({due} - {since})) * 1000000)::bigint else 0 end"
+        )
     }
 
     fn lease_end(&self) -> String {
@@ -418,7 +421,7 @@ fn written(layout: &Layout, name: &str) -> Option<String> {
     match name {
         "set_taken" => {
             set.if_some(layout.status.as_ref(), word(|words| &words.processing));
-            set.if_some(layout.attempts.as_ref(), attempts.map(|attempts| format!("{attempts} + 1")));
+            set.if_some(layout.attempts.as_ref(), attempts.map(|attempts| format!("greatest({attempts}, 0) + 1")));
             set.set(layout.locked_by.as_ref(), "$5::uuid");
             lock(&mut set, "$6");
             if layout.last_attempt_at != layout.locked_at {

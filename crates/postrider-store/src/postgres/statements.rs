@@ -354,7 +354,7 @@ const FRAGMENTS: [(&str, &str); 12] = [
 /// What a claim answers of a row.
 const CLAIMED: &str = "{row.id} as id, coalesce({row.namespace}::text, ''), coalesce({row.topic}::text, ''), {row.key}::text, {row.tenant_id}, {row.dedupe_key}::text, \
      {row.payload} as payload, {row.payload_bytes}, {row.headers} as headers, ({row.attempt})::int, {row.max_attempts}::int, \
-     coalesce({row.created_at}::timestamptz, now()), {row.seq}::bigint, {row.address} as address, now() as claimed_at";
+     coalesce({row.created_at}::timestamptz, now()), coalesce({row.seq}::bigint, 0), {row.address} as address, now() as claimed_at";
 
 /// The same of our own table, whose columns are never null and of the right types.
 const CLAIMED_OF_OURS: &str = "{row.id} as id, {row.namespace}, {row.topic}, {row.key}, {row.tenant_id}, {row.dedupe_key}, \

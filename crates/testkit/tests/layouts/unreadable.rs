@@ -223,6 +223,53 @@ async fn a_row_that_cannot_be_read_is_given_up_and_its_neighbours_are_delivered_
     }
 }
 
+/// Rows that a person or a program wrote otherwise than we would: they are messages all the same, and hold up nobody.
+async fn is_delivered_once(store: &impl Operator, ids: &[Uuid]) {
+    let claimed = claim(store).await;
+    assert_eq!(claimed.iter().map(|message| message.id).collect::<Vec<_>>(), ids);
+    let leases: Vec<_> = claimed.iter().map(|message| message.lease).collect();
+    let acked = store.ack(&leases, Delivered::Keep).await.expect("acked");
+    assert_eq!(acked, vec![Settled::Done; ids.len()]);
+    assert!(claim(store).await.is_empty(), "nothing is met again");
+    let stats = store.stats(&Scope::all()).await.expect("counted");
+    assert_eq!((stats.pending, stats.processing, stats.dead), (0, 0, 0), "{stats:?}");
+}
+
+#[tokio::test]
+async fn infinite_times_missing_places_and_counts_below_zero_hold_up_nobody_on_postgresql() {
+    for with_place in [false, true] {
+        let (_, pool) = tables::empty().await;
+        run(&pool, &table("uuid", "text", "uuid", "jsonb", "timestamptz")).await;
+        run(&pool, "alter table loose add place int null").await;
+        let layout = Layout { seq: with_place.then(|| "place".into()), ..loose(false) };
+        let store = PostgresStore::with_layout(pool.clone(), layout).expect("the layout makes sense");
+        for sql in [
+            row(1, "due_at, place", "'-infinity', 1"),
+            row(2, "created_at, place", "'-infinity', null"),
+            row(3, "created_at, due_at", "'infinity', now()"),
+            row(4, "attempts", "-5"),
+        ] {
+            run(&pool, &sql).await;
+        }
+        is_delivered_once(&store, &[1, 2, 3, 4].map(id)).await;
+    }
+    // Our own table goes another way.
+    let (_, pool) = tables::empty().await;
+    let store = PostgresStore::new(pool.clone(), Names::default());
+    store.migrate().await.expect("migrated");
+    run(
+        &pool,
+        &format!(
+            "insert into outbox_messages (id, namespace, topic, payload, attempts, next_attempt_at) values
+               ('{}', 'shop', 'placed', '7', -5, now()), ('{}', 'shop', 'placed', '7', 0, '-infinity')",
+            id(1),
+            id(2)
+        ),
+    )
+    .await;
+    is_delivered_once(&store, &[1, 2].map(id)).await;
+}
+
 /// A claim by row lock gives it up with its own marks.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_is_given_up_by_row_lock_too() {
