@@ -152,6 +152,63 @@ async fn s08_migrate_says_what_it_cannot_protect() -> Result<()> {
 }
 
 #[tokio::test]
+async fn s08_what_cannot_be_protected_is_told_before_anything_is_changed() -> Result<()> {
+    let is_new = |dry: String| dry.contains("0001 outbox");
+    for site in [Site::mariadb().await?, Site::postgres().await?] {
+        for wish in ["--row-level-security", "--no-row-level-security"] {
+            let is_postgres = site.url.starts_with("postgres");
+            if is_postgres && wish == "--no-row-level-security" {
+                continue;
+            }
+            let refused = site.postrider(&["migrate", wish]).await?.failed_with(1)?;
+            let why = if is_postgres { "there is no role" } else { "has no row-level security" };
+            assert!(refused.err.contains(why) && !refused.out.contains("migrated"), "{refused:#?}");
+            let dry = site.postrider(&["migrate", "--dry-run"]).await?.succeeded()?;
+            assert!(is_new(dry.out), "nothing was made");
+        }
+    }
+    let site = Site::sqlite().await?;
+    let refused = site.postrider(&["migrate", "--row-level-security"]).await?.failed_with(1)?;
+    assert!(refused.err.contains("SQLite has no row-level security"), "{refused:#?}");
+    assert!(!site.directory.path().join("outbox.db").exists(), "not even the file");
+    // Of several sources none is changed if one is refused.
+    let first = Site::postgres().await?;
+    let text = format!(
+        "[sink.out]\ntype = \"stdout\"\n[[route]]\nsink = \"out\"\n[source.a]\nurl = \"{}\"\n[source.b]\nurl = \"{}\"\n",
+        first.url, site.url
+    );
+    let file = first.file("both.toml", &text)?.display().to_string();
+    let roles = ["--application", "postgres", "--relay", "pg_monitor", "--operator", "pg_read_all_stats"];
+    let arguments = [&["migrate", "--row-level-security", "--config", &file][..], &roles].concat();
+    let refused = super::support::postrider(&arguments, &[], None, first.directory.path()).await?.failed_with(1)?;
+    assert!(refused.err.contains("SQLite has no row-level security"), "{refused:#?}");
+    assert!(is_new(first.postrider(&["migrate", "--dry-run"]).await?.succeeded()?.out), "nothing was made");
+    Ok(())
+}
+
+#[tokio::test]
+async fn s11_a_layout_check_by_a_role_that_sees_no_row_fails() -> Result<()> {
+    let site = Site::postgres().await?;
+    let role = format!("relay_{}", &Uuid::new_v4().simple().to_string()[..8]);
+    let made = format!(
+        "create table tenants (id uuid primary key); create table channel_messages (id uuid primary key);
+         create role {role} login"
+    );
+    site.source().await?.run(&made).await?;
+    site.postrider(&["migrate", "--layout", "valinor"]).await?.succeeded()?;
+    site.source().await?.run(&format!("grant all on all tables in schema public to {role}")).await?;
+    let url = site.url.replace("postgres@", &format!("{role}@"));
+    let check = ["layout", "check", "--layout", "valinor", "--database-url", &url];
+    let checked = site.postrider(&check).await?.failed_with(1)?;
+    assert!(checked.out.contains("row security hides rows"), "{checked:#?}");
+    assert!(!checked.out.contains("may claim"), "{checked:#?}");
+    let policy = format!("create policy relay on channel_outbox to {role} using (true) with check (true)");
+    site.source().await?.run(&policy).await?;
+    site.postrider(&check).await?.succeeded()?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn s11_with_require_a_mis_set_database_stops_the_relay_and_with_warn_it_is_logged() -> Result<()> {
     let tenants = Tenants::new().await?;
     let application = tenants.roles[0].clone();

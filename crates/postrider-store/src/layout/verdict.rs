@@ -24,7 +24,8 @@ const COLUMNS: &str = "layout-columns";
 const TYPES: &str = "layout-types";
 const WORDS: &str = "layout-words";
 const ENQUEUE: &str = "layout-enqueue";
-const PRIVILEGES: &str = "layout-privileges";
+pub(crate) const PRIVILEGES: &str = "layout-privileges";
+pub(crate) const ROW_SECURITY: &str = "layout-row-security";
 const INDEXES: &str = "layout-indexes";
 const AUDIT: &str = "layout-audit";
 

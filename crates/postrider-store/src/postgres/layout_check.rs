@@ -1,9 +1,10 @@
 //! Comparing the table with its layout.
 
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::StoreError;
 
 use super::PostgresStore;
+use super::error::for_relay;
 use super::statements::render;
 use crate::layout::Layout;
 use crate::layout::guess::Guess;
@@ -31,7 +32,23 @@ impl Catalog for PostgresStore {
 impl PostgresStore {
     /// Compares the table with its layout, and says what is missing, wrong or slow. Changes nothing.
     pub async fn check_layout(&self) -> Result<Vec<Finding>, StoreError> {
-        verdict::check(self).await
+        let mut findings = verdict::check(self).await?;
+        if let Some(blind) = self.blind().await? {
+            // Privileges alone let nobody claim what row security hides.
+            findings.retain(|finding| finding.name != verdict::PRIVILEGES || finding.severity > Severity::Fine);
+            findings.push(blind);
+        }
+        Ok(findings)
+    }
+
+    /// Says what row security hides from the role, because a relay would not start.
+    async fn blind(&self) -> Result<Option<Finding>, StoreError> {
+        let hidden = self.blindness().await.map_err(|error| for_relay("look at row security", error))?;
+        Ok(hidden.map(|hidden| {
+            let what = format!("row security hides rows from the role {}: {}", hidden.role, hidden.why());
+            let fix = format!("{}run as the table's owner: {}", hidden.before_mending(), hidden.mend());
+            Finding::problem(verdict::ROW_SECURITY, what, self.text(&fix))
+        }))
     }
 
     /// Proposes a layout for the table that the names say; none if there is no such table.

@@ -123,3 +123,37 @@ async fn s11_on_a_table_of_another_shape_an_application_that_is_not_confined_is_
     assert!(proof.severity == Problem && proof.what.contains("cannot enqueue"), "{proof}");
     Ok(())
 }
+
+#[tokio::test]
+async fn s11_on_a_table_of_another_shape_a_policy_that_fails_on_an_empty_setting_is_told_as_such() -> Result<()> {
+    let channels = Channels::new().await?;
+    channels.put().await?;
+    let confines = "(tenant_id = current_setting('app.current_tenant_id', true)::uuid)";
+    channels
+        .run(&format!(
+            "alter policy channel_outbox_tenant_isolation on channel_outbox using {confines} with check {confines}"
+        ))
+        .await?;
+    let finding = one(&channels.look().await?, Severity::Warning, "an empty setting is an error");
+    let proof = channels.prove().await?;
+    assert!(proof.severity == Severity::Warning && proof.what.contains("an empty setting is an error"), "{proof}");
+    assert!(!proof.what.contains("writes for one"), "{proof}");
+    let fix = finding.fix.as_deref().and_then(|fix| fix.split_once("owner: "));
+    channels.run(fix.expect("a fix to run").1).await?;
+    channels.all_is_well().await
+}
+
+#[tokio::test]
+async fn s11_a_check_of_the_layout_tells_a_role_that_row_security_blinds() -> Result<()> {
+    let channels = Channels::new().await?;
+    let relay = channels.open(&channels.relay).await?;
+    let findings = relay.check_layout().await?;
+    assert!(findings.iter().all(|finding| finding.severity < Problem), "{findings:#?}");
+    channels.run("drop policy channel_outbox_relay on channel_outbox").await?;
+    for findings in [relay.check_layout().await?, relay.examine().await?] {
+        let finding = one(&findings, Problem, "row security hides rows");
+        assert!(finding.fix.is_some_and(|fix| fix.contains("create policy")), "{findings:#?}");
+        assert!(!findings.iter().any(|finding| finding.what.contains("may claim")), "{findings:#?}");
+    }
+    Ok(())
+}
