@@ -1,7 +1,8 @@
 -- Whether row-level security confines the application's role to one tenant, as far as the catalog tells. What counts is what the role
 -- may become, not only what it inherits.
 -- $1 schema, $2 table, $3 the role, $4 the policy's expression, $5 the constraint of dedupe keys, or null for any, and $6 its definition, $7 the setting,
--- $8 the changelog's table, $9 that of its settings, $10 that of its cursors, $11 that of the audit, $12 that of versions
+-- $8 the changelog's table, $9 that of its settings, $10 that of its cursors, $11 that of the audit, $12 that of versions,
+-- $13 expressions that confine as well, but fail on an empty setting
 -- No index of ours. Answers no row where there is no table.
 with recursive owned as (
   select home.oid as home, home.nspname, home.nspowner, held.oid, held.relowner, held.relrowsecurity, held.relforcerowsecurity
@@ -94,14 +95,25 @@ select quote_ident($3::text) as role, app.oid is not null as is_there,
     select from pg_policy
     where polrelid = owned.oid and polpermissive and polcmd in ('*', 'a')
       and (0 = any (polroles) or exists (select from unnest(polroles) as named where pg_has_role(app.oid, named, 'usage')))) as enqueues,
-  array(
-    select quote_ident(polname)
-    from pg_policy
-    where polrelid = owned.oid and polpermissive
-      and (0 = any (polroles) or exists (select from unnest(polroles) as named where pg_has_role(app.oid, named, 'member')))
-      and (polcmd <> 'a' and pg_get_expr(polqual, polrelid) is distinct from $4::text
-        or (polcmd = 'a' or polwithcheck is not null) and pg_get_expr(polwithcheck, polrelid) is distinct from $4::text)
-    order by 1) as wider,
+  -- Policies that hold for the role, itself or by a membership, and are not the one that confines it.
+  coalesce((
+    select jsonb_agg(jsonb_build_object('name', polname, 'itself', itself, 'by', lenders, 'shared', shared, 'strict', strict) order by polname)
+    from (
+      select polname, 0 = any (polroles) or app.oid = any (polroles) as itself,
+        array(
+          select quote_ident(reach.rolname)
+          from pg_auth_members as lent
+          join reach on reach.oid = lent.roleid and reach.power is null
+          where lent.member = app.oid and exists (select from unnest(polroles) as named where pg_has_role(reach.oid, named, 'member'))
+          order by 1) as lenders,
+        exists (select from unnest(polroles) as named where named not in (0, app.oid)) as shared,
+        (polcmd = 'a' or pg_get_expr(polqual, polrelid) = any ($4::text || $13::text[]))
+          and (polcmd <> 'a' and polwithcheck is null or pg_get_expr(polwithcheck, polrelid) = any ($4::text || $13::text[])) as strict
+      from pg_policy
+      where polrelid = owned.oid and polpermissive
+        and (polcmd <> 'a' and pg_get_expr(polqual, polrelid) is distinct from $4::text
+          or (polcmd = 'a' or polwithcheck is not null) and pg_get_expr(polwithcheck, polrelid) is distinct from $4::text)) as held
+    where itself or lenders <> '{}'), '[]')::text as wider,
   array(
     with recursive reaches(oid) as (
       select owned.oid
@@ -147,10 +159,7 @@ select quote_ident($3::text) as role, app.oid is not null as is_there,
             or case when things.by_column then has_any_column_privilege(holders.oid, things.oid, things.verb) else false end
         end) as privileges), '[]')::text as held,
   nullif(current_setting($7::text, true), '') is not null as preset,
-  (select quote_ident(split_part(given, '=', 1))
-    from pg_db_role_setting, unnest(setconfig) as given
-    where setrole in (0, app.oid) and setdatabase in (0, (select oid from pg_database where datname = current_database()))
-      and lower(split_part(given, '=', 1)) = lower($7::text) limit 1) as defaulted,
+  defaults.name as defaulted, defaults.resets,
   exists (
     select from pg_constraint
     where conrelid = owned.oid and ($5::text is null or conname = $5::text) and convalidated
@@ -158,3 +167,15 @@ select quote_ident($3::text) as role, app.oid is not null as is_there,
 from owned
 cross join base
 left join app on true
+cross join lateral (
+  select min(quote_ident(split_part(given, '=', 1))) as name,
+    string_agg(
+      case
+        when setdatabase = 0 and setrole = 0 then 'alter role all'
+        when setrole = 0 then format('alter database %I', base.datname)
+        when setdatabase = 0 then format('alter role %I', app.rolname)
+        else format('alter role %I in database %I', app.rolname, base.datname)
+      end || ' reset ' || quote_ident(split_part(given, '=', 1)), '; ' order by setdatabase, setrole) as resets
+  from pg_db_role_setting, unnest(setconfig) as given
+  where setrole in (0, app.oid) and setdatabase in (0, (select oid from pg_database where datname = base.datname))
+    and lower(split_part(given, '=', 1)) = lower($7::text)) as defaults

@@ -1,12 +1,13 @@
 -- Roles that work with the table and will be shown no row: they may log in, have privileges, and no policy holds for them.
--- $1 schema, $2 table, $3 the roles that get policies, $4 the names of our own policies
+-- $1 schema, $2 table, $3 the roles that get policies, $4 the names of our own policies,
+-- $5 how many more sessions are of who asks
 -- No index of ours. The owner is told only if it has other sessions, because it has privileges in any case.
 select quote_ident(role.rolname) as role, sessions.now as sessions
 from pg_class as owned
 join pg_namespace as home on home.oid = owned.relnamespace
 cross join pg_roles as role
 cross join lateral (
-  select count(*) as now from pg_stat_activity
+  select greatest(count(*) - case when role.rolname = session_user then $5::bigint else 0 end, 0) as now from pg_stat_activity
   where usesysid = role.oid and datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend') as sessions
 where home.nspname = $1::text and owned.relname = $2::text
   and role.rolcanlogin and not role.rolsuper and not role.rolbypassrls

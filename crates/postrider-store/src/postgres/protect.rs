@@ -20,7 +20,7 @@ use postrider_core::sabotage::{self, Defect};
 use postrider_core::store::{StoreError, StoreErrorKind};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
-pub(super) use policy::own_rows_of;
+pub(super) use policy::{APPLICATION, is_ours, own_rows_of, strict_own_rows_of};
 use policy::{NAMES, Policy, TASKS, policies};
 
 use super::PostgresStore;
@@ -167,12 +167,14 @@ impl PostgresStore {
         let sql = render(&self.names, include_str!("../../sql/postgres/protection_hidden.sql"), &[]);
         let named: Vec<&str> = named(protection).map(|(_, role)| role).collect();
         let query = sqlx::query(AssertSqlSafe(sql)).persistent(false).bind(schema(&self.names));
-        let rows = query.bind(self.names.table()).bind(named).bind(&NAMES[..]).fetch_all(&mut *connection).await?;
+        let query = query.bind(self.names.table()).bind(named).bind(&NAMES[..]).bind(self.sessions_of_ours());
+        let rows = query.fetch_all(&mut *connection).await?;
         let mut warnings = Vec::new();
         for row in rows {
             let (role, sessions): (String, i64) = (row.try_get("role")?, row.try_get("sessions")?);
             let now = match sessions {
                 0 => String::new(),
+                1 => ", and has 1 other session now".to_owned(),
                 sessions => format!(", and has {sessions} other sessions now"),
             };
             warnings.push(render(
@@ -195,6 +197,14 @@ impl PostgresStore {
             }
         }
         Ok(warnings)
+    }
+
+    /// How many sessions this pool has besides the one that asks. Behind a pooler nobody knows.
+    fn sessions_of_ours(&self) -> i64 {
+        match self.runner.behind_pooler {
+            true => 0,
+            false => i64::from(self.runner.pool.size()) - 1,
+        }
     }
 
     /// Looks for rows that a constraint would not let pass, before there is one.

@@ -161,11 +161,96 @@ async fn s11_a_policy_that_widens_what_the_application_sees_is_a_problem() -> Re
     scene.protect().await?;
     // What the relay may see, the application may become.
     scene.run(&format!("grant {} to {}", scene.roles.relay(), scene.roles.producer())).await?;
-    one(&look(&scene).await?, Problem, "policy postrider_relay");
-    scene.run(&format!("revoke {} from {}", scene.roles.relay(), scene.roles.producer())).await?;
+    scene.run(&sql_of(&one(&look(&scene).await?, Problem, "policy postrider_relay"))).await?;
+    all_is_well(&scene).await?;
     // A restrictive one only takes away.
     scene.run("create policy narrow on outbox_messages as restrictive using (true)").await?;
     all_is_well(&scene).await
+}
+
+#[tokio::test]
+async fn s11_no_advice_takes_a_policy_of_ours_away() -> Result<()> {
+    let scene = well_set().await?;
+    let (application, relay, operator) = (scene.roles.producer(), scene.roles.relay(), scene.roles.operator());
+    let lent = format!("lent_{}", Uuid::new_v4().simple());
+    scene.run(&format!("create role {lent} nologin; grant {operator} to {lent}")).await?;
+    for (wrong, mend) in [
+        ("alter role {app} superuser", "run: alter role {app} nosuperuser"),
+        ("grant {relay} to {app}", "run: revoke {relay} from {app}"),
+        // Only the first step of the way is the application's.
+        ("grant {lent} to {app}", "run: revoke {lent} from {app}"),
+        (
+            "alter policy postrider_application on outbox_messages using (true)",
+            "postrider migrate --row-level-security",
+        ),
+        (
+            "alter policy postrider_relay on outbox_messages to {relay}, {app}",
+            "postrider migrate --row-level-security --replace-roles",
+        ),
+    ] {
+        let of_this =
+            |text: &str| text.replace("{app}", application).replace("{relay}", relay).replace("{lent}", &lent);
+        scene.run(&of_this(wrong)).await?;
+        let findings = look(&scene).await?;
+        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(!said.iter().any(|said| said.contains("drop policy")), "{wrong}: {said:#?}");
+        let mend = of_this(mend);
+        let told = findings.iter().find(|finding| finding.severity == Problem && finding.to_string().ends_with(&mend));
+        let Some(told) = told else { panic!("{wrong}: nothing says {mend:?}: {said:#?}") };
+        match told.fix.as_deref().and_then(|fix| fix.split_once("run: ")) {
+            Some((_, sql)) => scene.run(sql).await?,
+            None => {
+                let owner = scene.open(scene.owner()).await?;
+                let replace = mend.contains("--replace-roles");
+                owner.protect_tenants(&scene.protection().replace_roles(replace)).await?;
+            }
+        }
+        all_is_well(&scene).await?;
+        scene.open(relay).await?.check_row_security().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn s11_a_default_of_the_tenant_is_taken_away_where_it_was_given() -> Result<()> {
+    let scene = well_set().await?;
+    let tenant = "set app.current_tenant_id = '0190b0a8-6d1c-7c3e-9c1d-3b1f0a6f4e2d'";
+    let database = scene.database.name();
+    for of in ["role {app}", "role {app} in database {database}", "database {database}"] {
+        let of = of.replace("{database}", database);
+        breaks_and_mends(&scene, &format!("alter {of} {tenant}"), Problem, "has a default").await?;
+    }
+    // In two places at once.
+    let both = format!("alter role {{app}} {tenant}; alter role {{app}} in database {database} {tenant}");
+    breaks_and_mends(&scene, &both, Problem, "has a default").await
+}
+
+#[tokio::test]
+async fn s11_a_policy_with_which_an_empty_setting_is_an_error_shows_and_lets_write_nothing() -> Result<()> {
+    let scene = well_set().await?;
+    let confines = "(tenant_id = current_setting('app.current_tenant_id', true)::uuid)";
+    scene
+        .run(&format!("alter policy postrider_application on outbox_messages using {confines} with check {confines}"))
+        .await?;
+    let finding = one(&look(&scene).await?, Warning, "an empty setting is an error");
+    assert!(!finding.to_string().contains("sees more"), "{finding}");
+    let proof = prove(&scene).await?;
+    assert!(proof.severity == Warning && proof.what.contains("an empty setting is an error"), "{proof}");
+    assert!(proof.fix.as_deref().is_some_and(|fix| fix.contains("nullif(current_setting(")), "{proof}");
+    assert!(!proof.what.contains("not confined"), "{proof}");
+    scene.protect().await?;
+    all_is_well(&scene).await?;
+    // What raises an error for a tenant that is set proves nothing.
+    let raising = "create function refuse() returns trigger language plpgsql as $$ begin
+          if new.tenant_id::text is distinct from current_setting('app.current_tenant_id', true) then raise 'not yours'; end if;
+          return new;
+        end $$;
+        create trigger refuse before insert on outbox_messages for each row execute function refuse()";
+    scene.run(raising).await?;
+    let proof = prove(&scene).await?;
+    assert!(proof.severity == Problem && proof.what.contains("SQLSTATE P0001"), "{proof}");
+    assert!(!proof.what.contains("not confined"), "{proof}");
+    Ok(())
 }
 
 #[tokio::test]

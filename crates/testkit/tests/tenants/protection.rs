@@ -202,6 +202,19 @@ async fn s08_roles_that_will_be_shown_no_row_and_keys_that_no_tenant_sees_are_to
 }
 
 #[tokio::test]
+async fn s08_the_connections_of_who_protects_are_no_other_sessions() -> Result<()> {
+    let scene = Scene::new().await?;
+    let AnyStore::Postgres(store) = scene.open(scene.owner()).await? else { panic!("it is PostgreSQL") };
+    let held = [store.pool().acquire().await?, store.pool().acquire().await?];
+    assert_eq!(store.protection_warnings(&scene.protection()).await?, [""; 0]);
+    let relay = scene.pool(scene.owner()).await?;
+    let warnings = store.protection_warnings(&scene.protection()).await?;
+    assert!(matches!(&warnings[..], [one] if one.contains("has 1 other session now")), "{warnings:#?}");
+    drop((held, relay));
+    Ok(())
+}
+
+#[tokio::test]
 async fn s08_rows_in_the_way_are_told_without_their_values_and_nothing_is_enabled() -> Result<()> {
     let scene = Scene::new().await?;
     let insert = "insert into outbox_messages (namespace, topic, payload, tenant_id, dedupe_key) values ('n', 't', '\"CANARY\"', gen_random_uuid(), 'CANARY')";

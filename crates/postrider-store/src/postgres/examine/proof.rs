@@ -21,6 +21,8 @@ const NAME: &str = "tenants-proof";
 const CHECKED: &str = "23514";
 /// What constraints answer: class 23.
 const CONSTRAINED: &str = "23";
+/// Who has no tenant.
+const NOBODY: &str = "no tenant";
 /// How many rows of others are looked for.
 const SAMPLE: i64 = 100;
 
@@ -86,11 +88,17 @@ impl Trial<'_> {
             };
             return Ok(Finding::problem(NAME, what, fix));
         }
-        let mut crossed = Vec::new();
-        for (who, tenant) in [("another tenant", other.to_string()), ("no tenant", String::new())] {
+        let (mut crossed, mut raised) = (Vec::new(), Vec::new());
+        for (who, tenant) in [("another tenant", other.to_string()), (NOBODY, String::new())] {
             self.become_tenant(&tenant).await?;
-            let crossings = self.crossings(one, other, &rows).await?;
+            let (crossings, errors) = self.crossings(one, other, &rows).await?;
             crossed.extend(crossings.into_iter().map(|what| format!("as {who} it {what}")));
+            raised.extend(errors.into_iter().map(|state| (who, state)));
+        }
+        if crossed.is_empty()
+            && let Some(finding) = self.not_told(&role, &raised)
+        {
+            return Ok(finding);
         }
         Ok(match crossed.is_empty() {
             true if rows.is_empty() && self.is_blind => Finding::not_examined(
@@ -114,8 +122,40 @@ impl Trial<'_> {
         })
     }
 
-    /// What can be done to the message of one tenant, and to rows that were there.
-    async fn crossings(&mut self, one: Uuid, other: Uuid, rows: &[String]) -> Result<Vec<&'static str>, sqlx::Error> {
+    /// An error shows and writes nothing. Who has no tenant may well meet one; who has a tenant may meet one for any reason, so that
+    /// nothing is proved.
+    fn not_told(&self, role: &str, raised: &[(&str, String)]) -> Option<Finding> {
+        let (who, state) = raised.iter().find(|(who, _)| *who != NOBODY).or(raised.first())?;
+        let name = self.setting.name();
+        Some(match *who == NOBODY {
+            true => Finding::warning(
+                NAME,
+                format!(
+                    "as {role} nothing of another tenant could be seen or written, but an empty setting is an error with its policy \
+                     (SQLSTATE {state}), and {name} is empty on a connection on which a transaction has set it before"
+                ),
+                format!(
+                    "let the policy say nullif(current_setting('{name}', true), '')::uuid, so that it is no tenant"
+                ),
+            ),
+            false => Finding::problem(
+                NAME,
+                format!(
+                    "as {who} the role {role} met an error (SQLSTATE {state}), which is neither allowed nor refused: nothing is proved"
+                ),
+                "see which policy, trigger or function raises it, mend that, and ask again",
+            ),
+        })
+    }
+
+    /// What can be done to the message of one tenant, and to rows that were there; and the SQLSTATEs of what is neither allowed nor
+    /// refused by right.
+    async fn crossings(
+        &mut self,
+        one: Uuid,
+        other: Uuid,
+        rows: &[String],
+    ) -> Result<(Vec<&'static str>, Vec<String>), sqlx::Error> {
         let ours = self.store.layout().is_ours();
         let these = match (&self.store.layout().id.kind, self.store.layout().id_kind) {
             (None, IdKind::Uuid) => "{raw_id} = any ($1::text[]::uuid[])",
@@ -149,17 +189,18 @@ impl Trial<'_> {
             // Locking them asks for the same as changing them, and changes nothing.
             tries.push(("may change rows that were there", self.attempt(&lock, rows).await?));
         }
-        let mut crossed = Vec::new();
+        let (mut crossed, mut raised) = (Vec::new(), Vec::new());
         for (what, answer) in tries {
             match answer {
                 Ok(0) => {}
                 Err(state) if state == DENIED || (ours && state == CHECKED) => {}
                 Ok(_) => crossed.push(what),
-                // Neither allowed nor refused by right; a unique index that answers tells of the key as well.
-                Err(_) => crossed.push(what),
+                // The policy let it pass; a unique index that answers tells of the key as well.
+                Err(state) if state.starts_with(CONSTRAINED) => crossed.push(what),
+                Err(state) => raised.push(state),
             }
         }
-        Ok(crossed)
+        Ok((crossed, raised))
     }
 
     async fn become_tenant(&mut self, tenant: &str) -> Result<(), sqlx::Error> {

@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 
 use super::{PostgresStore, proof};
 use crate::postgres::error::for_relay;
-use crate::postgres::protect::{keys_check_of, own_rows_of};
+use crate::postgres::protect::{APPLICATION, is_ours, keys_check_of, own_rows_of, strict_own_rows_of};
 use crate::postgres::{KEYS_CHECK, statements};
 use crate::tenant::TenantSetting;
 
@@ -56,6 +56,7 @@ impl PostgresStore {
         for table in ["changelog", "settings", "cursors", "audit", "migrations"] {
             given = given.add(format!("{}{table}", self.names.prefix()))?;
         }
+        given = given.add(strict_own_rows_of(setting, &tenant).to_vec())?;
         let rows = self.ask(sql, given).await?;
         let Some(row) = rows.first() else {
             let place = format!("{}.{}", statements::schema(&self.names), self.names.table());
@@ -79,11 +80,11 @@ impl PostgresStore {
             findings.extend(self.privileges(row)?);
         }
         if let Some(name) = row.try_get::<Option<String>, _>("defaulted")? {
-            let role: String = row.try_get("role")?;
+            let resets: String = row.try_get("resets")?;
             findings.push(Finding::problem(
                 NAME,
                 format!("{name} has a default for the role or the database: a transaction that sets no tenant has one"),
-                format!("take it away from the database, or run: alter role {role} reset {name}"),
+                format!("run: {resets}"),
             ));
         } else if row.try_get("preset")? {
             let name = setting.name();
@@ -126,18 +127,46 @@ impl PostgresStore {
                 &protect.policy,
             ));
         }
-        for policy in row.try_get::<Vec<String>, _>("wider")? {
-            findings.push(Finding::problem(
-                NAME,
-                format!(
-                    "the policy {policy} holds for the application's role and is not the one that confines it: it sees more than its tenant"
-                ),
-                self.text(&format!(
-                    "take the role out of the policy's roles, or run: drop policy {policy} on {{table}}"
-                )),
-            ));
-        }
+        let wider: Vec<Wider> =
+            serde_json::from_str(row.try_get("wider")?).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        let role: String = row.try_get("role")?;
+        findings.extend(wider.iter().map(|policy| self.wider(policy, &role, protect)));
         Ok(findings)
+    }
+
+    /// A policy of ours is never to be dropped: the relay and the operators see the rows by it.
+    fn wider(&self, policy: &Wider, role: &str, protect: &Protect) -> Finding {
+        let name = format!("\"{}\"", policy.name.replace('"', "\"\""));
+        let Wider { name: plain, by, .. } = policy;
+        let is_ours = self.layout.is_ours() && is_ours(plain);
+        // A run for other roles than before is refused unless it is told to replace them.
+        let again = match plain != APPLICATION || (policy.itself && policy.shared) {
+            true => format!("{PROTECT} --replace-roles"),
+            false => PROTECT.to_owned(),
+        };
+        if policy.strict {
+            let what = format!("with the policy {plain} an empty setting is an error, and not no tenant");
+            let alter = format!("run as the table's owner: alter policy {name} on {{table}} {}", protect.confines);
+            return Finding::warning(NAME, what, if is_ours { again } else { self.text(&alter) });
+        }
+        if !policy.itself && !(is_ours && plain == APPLICATION) {
+            let lenders = by.join(", ");
+            let what = format!(
+                "the policy {plain} holds for the application's role {role} as a member of {lenders}: it may see more than its tenant"
+            );
+            let or = if is_ours { "" } else { "let the policy name other roles, or " };
+            return Finding::problem(NAME, what, format!("{or}run: revoke {lenders} from {role}"));
+        }
+        let what = format!(
+            "the policy {plain} holds for the application's role and is not the one that confines it: it may see more than its tenant"
+        );
+        let fix = match is_ours {
+            true => again,
+            false => {
+                self.text(&format!("take the role out of the policy's roles, or run: drop policy {name} on {{table}}"))
+            }
+        };
+        Finding::problem(NAME, what, fix)
     }
 
     /// Ways to the rows that lead past the policies.
@@ -252,23 +281,41 @@ fn as_the_catalog_has_it(name: &str) -> String {
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
+/// A policy that holds for the application's role and is not the one that confines it.
+#[derive(serde::Deserialize)]
+struct Wider {
+    name: String,
+    /// It names the role, or holds for all.
+    itself: bool,
+    /// The roles that the application's is a member of, and by which it holds.
+    by: Vec<String>,
+    /// It names other roles, too.
+    shared: bool,
+    /// It confines, but fails on an empty setting.
+    strict: bool,
+}
+
 /// What mends a table without protection: a command for our own, statements for somebody else's.
 struct Protect {
     enable: String,
     policy: String,
     keys: String,
+    /// What a policy that confines says.
+    confines: String,
 }
 
 impl Protect {
     fn of(store: &PostgresStore, confines: &str, keys: Option<&str>) -> Self {
+        let clauses = format!("using ({confines}) with check ({confines})");
         if store.layout.is_ours() {
-            return Self { enable: PROTECT.into(), policy: PROTECT.into(), keys: PROTECT.into() };
+            return Self { enable: PROTECT.into(), policy: PROTECT.into(), keys: PROTECT.into(), confines: clauses };
         }
         let run = |sql: &str| store.text(&format!("run as the table's owner: {sql}"));
         Self {
             enable: run("alter table {table} enable row level security; alter table {table} force row level security"),
-            policy: run(&format!("create policy tenants on {{table}} using ({confines}) with check ({confines})")),
+            policy: run(&format!("create policy tenants on {{table}} {clauses}")),
             keys: run(&format!("alter table {{table}} add check ({})", keys.unwrap_or("true"))),
+            confines: clauses,
         }
     }
 }

@@ -5,7 +5,7 @@ use sqlx::postgres::PgRow;
 
 use crate::tenant::{TenantProtection, TenantSetting};
 
-const APPLICATION: &str = "postrider_application";
+pub(in crate::postgres) const APPLICATION: &str = "postrider_application";
 const RELAY: &str = "postrider_relay";
 const OPERATOR: &str = "postrider_operator";
 const READER: &str = "postrider_reader";
@@ -80,6 +80,17 @@ fn own_rows_or_all(setting: &TenantSetting) -> Expression {
 pub(in crate::postgres) fn own_rows_of(setting: &TenantSetting, tenant: &str) -> (String, String) {
     let Expression { written, read } = own_rows(setting, tenant);
     (written, read)
+}
+
+/// The same without the care for an empty setting, as the catalog has it: then it is an error to look.
+pub(in crate::postgres) fn strict_own_rows_of(setting: &TenantSetting, tenant: &str) -> [String; 2] {
+    let name = setting.name();
+    ["", ", true"].map(|missing_ok| format!("({tenant} = (current_setting('{name}'::text{missing_ok}))::uuid)"))
+}
+
+/// Whether a policy of this name is ours.
+pub(in crate::postgres) fn is_ours(name: &str) -> bool {
+    NAMES.contains(&name)
 }
 
 /// The policies of a protection.
