@@ -20,12 +20,16 @@ pub async fn run(migrate: Migrate) -> Result<ExitCode, Failure> {
     if migrate.print_grants {
         return print_grants(&migrate).await;
     }
+    let sources = migrate.target.sources()?;
+    for (name, source) in &sources {
+        refuse_unprotectable(&migrate, name, source).await?;
+    }
     // A dry run makes nothing, not even a file.
     let missing = if migrate.dry_run { Missing::Refuse } else { Missing::Make };
-    for (name, source) in migrate.target.sources()? {
+    for (name, source) in sources {
         let opened = match target::open(name.clone(), &source, missing).await {
             Err(_) if migrate.dry_run && is_missing_file(&source) => {
-                print_all(&name).await?;
+                in_new_file(&name, print_pending).await?;
                 continue;
             }
             opened => opened?,
@@ -48,6 +52,30 @@ pub async fn run(migrate: Migrate) -> Result<ExitCode, Failure> {
         }
     }
     Ok(super::done())
+}
+
+/// Refuses what cannot be protected, before anything is changed in any source: a database without row-level security, a table of
+/// another shape, a role that is not there.
+async fn refuse_unprotectable(migrate: &Migrate, name: &str, source: &Source) -> Result<(), Failure> {
+    let protection = protection(migrate, source)?;
+    if protection.is_none() && !migrate.no_row_level_security {
+        return Ok(());
+    }
+    let ask = async |opened: &target::Opened| {
+        let asked = match &protection {
+            Some(protection) => opened.store.protect_tenants_pending(protection).await,
+            None => opened.store.unprotect_tenants_pending().await,
+        };
+        asked.map(|_| ()).map_err(|error| Failure::from(error).after(&format!("source {name:?}: ")))
+    };
+    // A file that is missing would be made by asking it.
+    if is_missing_file(source) {
+        return in_new_file(name, ask).await;
+    }
+    let opened = target::open(name.to_owned(), source, Missing::Refuse).await?;
+    let asked = ask(&opened).await;
+    opened.store.close().await;
+    asked
 }
 
 /// Switches row-level security on or off, if that is asked for.
@@ -151,21 +179,21 @@ fn is_missing_file(source: &Source) -> bool {
     path.is_some_and(|path| !Path::new(path.trim_start_matches("//")).exists())
 }
 
-/// What a new SQLite file would get.
-async fn print_all(name: &str) -> Result<(), Failure> {
+/// Asks an SQLite file that is new, and gone afterwards.
+async fn in_new_file(name: &str, ask: impl AsyncFnOnce(&target::Opened) -> Result<(), Failure>) -> Result<(), Failure> {
     let directory = std::env::temp_dir().join(format!("postrider-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&directory)?;
     let url = Secret::new(format!("sqlite:{}", directory.join("dry-run.db").display()));
-    let printed = async {
+    let asked = async {
         let source = Source { url: Some(url), ..Source::default() };
         let opened = target::open(name.to_owned(), &source, Missing::Make).await?;
-        let printed = print_pending(&opened).await;
+        let asked = ask(&opened).await;
         opened.store.close().await;
-        printed
+        asked
     };
-    let printed = printed.await;
+    let asked = asked.await;
     std::fs::remove_dir_all(&directory)?;
-    printed
+    asked
 }
 
 /// The grants are text: the database need not answer.
