@@ -45,6 +45,12 @@ impl Failure {
     }
 }
 
+impl From<&Failure> for ExitCode {
+    fn from(failure: &Failure) -> Self {
+        Self::from(failure.code)
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.what)
@@ -92,5 +98,5 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 /// Says what went wrong, on standard error, and gives the exit code.
 pub fn report(failure: &Failure) -> ExitCode {
     eprintln!("postrider: {}", failure.what);
-    ExitCode::from(failure.code)
+    failure.into()
 }

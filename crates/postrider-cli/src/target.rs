@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use postrider::any::{AnyStore, Connect};
-use postrider::layout::preset;
-use postrider::{Scope, Sight, StoreError, Use};
+use postrider::layout::{Ability, preset};
+use postrider::{Layout, Scope, Sight, StoreError, Use};
 use postrider_sinks::setting::Secret;
 use uuid::Uuid;
 
@@ -29,12 +29,21 @@ pub struct Opened {
     tenant: Option<Uuid>,
     /// The setting that says whose a transaction is.
     pub tenant_setting: String,
+    /// What its table looks like.
+    layout: Layout,
 }
 
 impl Opened {
-    /// A tenant as it was asked for, or else the one that the source is for. Another one than that is refused.
+    /// A tenant as it was asked for, or else the one that the source is for. Another one than that is refused, and any where the table
+    /// has none: "no messages" would be a wrong answer.
     pub fn tenant(&self, asked: Option<Uuid>) -> Result<Option<Uuid>, Failure> {
         match (asked, self.tenant) {
+            (Some(_), _) if !self.layout.can(Ability::Tenants) => Err(Failure::usage(format!(
+                "source {:?}: the layout {:?} cannot do this: {}; leave the tenant out",
+                self.name,
+                self.layout.name,
+                Ability::Tenants.without()
+            ))),
             (Some(asked), Some(only)) if asked != only => Err(Failure::usage(format!(
                 "source {:?} is for tenant {only} only; name a source without a tenant, or give --database-url",
                 self.name
@@ -245,5 +254,5 @@ pub async fn open(name: String, source: &Source, missing: Missing) -> Result<Ope
         |error: StoreError| Failure::failed(format!("source {name:?}: {}", crate::exit::with_causes(&error)));
     store.ping().await.map_err(unreachable)?;
     let tenant_setting = source.tenants.setting.clone();
-    Ok(Opened { name, store, tenant: source.tenant, tenant_setting })
+    Ok(Opened { name, store, tenant: source.tenant, tenant_setting, layout: source.described.clone() })
 }

@@ -52,7 +52,7 @@ fn tell_of_failure(name: &str, failure: &Failure, as_json: bool) -> Result<ExitC
         true => output::json(&json!({ "source": name, "error": failure.to_string() }))?,
         false => eprintln!("postrider: {failure}"),
     }
-    Ok(ExitCode::FAILURE)
+    Ok(failure.into())
 }
 
 /// Shows it until the operator ends it.

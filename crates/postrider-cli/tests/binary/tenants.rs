@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::support::Site;
 
@@ -102,5 +103,47 @@ async fn s08_commands_for_a_tenant_leave_the_others_alone() -> Result<()> {
             of_tenant[..1]
         );
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn s08_a_tenant_is_refused_where_the_table_has_none() -> Result<()> {
+    let site = Site::postgres().await?;
+    let layout = ["--layout", "talkie"];
+    let run = |arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().chain(&layout).map(|word| (*word).to_owned()).collect();
+        let site = &site;
+        async move { site.postrider(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await }
+    };
+    run(&["migrate"]).await?.succeeded()?;
+    let tenant = Uuid::new_v4().to_string();
+    for command in [
+        &["dead", "list"][..],
+        &["dead", "show", &tenant],
+        &["dead", "replay"],
+        &["dead", "discard", "--yes"],
+        &["purge", "--state", "dead", "--older-than", "0s"],
+        &["status", "--json"],
+        &["status"],
+        &["enqueue", "-n", "calls", "-t", "ended", "1"],
+    ] {
+        let ran = run(&[command, &["--tenant", &tenant]].concat()).await?.failed_with(2)?;
+        assert!(ran.all().contains("cannot do this: messages have no tenant"), "{ran:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn s08_limits_of_the_nil_uuid_are_refused() -> Result<()> {
+    let site = Site::sqlite().await?;
+    let text = format!(
+        "[sink.out]\ntype = \"stdout\"\n[[route]]\nsink = \"out\"\n[source.shop]\nurl = \"{}\"\n\
+         [source.shop.tenant_limits.tenants.\"{}\"]\nrate = 5\n",
+        site.url,
+        Uuid::nil()
+    );
+    let file = site.file("nil.toml", &text)?.display().to_string();
+    let refused = site.postrider(&["config", "check", "--config", &file]).await?.failed_with(2)?;
+    assert!(refused.all().contains("the nil UUID stands for no tenant"), "{refused:#?}");
     Ok(())
 }

@@ -21,6 +21,9 @@ impl Check<'_> {
             self.limit(&path, limit.to_dispatcher(), limits.rate);
             match tenant_of(name) {
                 None => self.refuse(path, "this is not a UUID; name the tenant by its id"),
+                Some(tenant) if tenant.is_nil() => {
+                    self.refuse(path, "the nil UUID stands for no tenant; give the tenant's own id");
+                }
                 Some(tenant) => match named.insert(tenant, name) {
                     Some(other) => self.refuse(path, &format!("{other:?} is the same tenant; keep one of the two")),
                     None if source.tenant.is_some_and(|only| only != tenant) => {
