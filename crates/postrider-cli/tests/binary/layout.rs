@@ -283,6 +283,62 @@ async fn a_table_of_any_shape_is_described_in_the_configuration_and_delivered() 
     Ok(())
 }
 
+/// The event ids of the dead messages of a source.
+async fn dead_ids(site: &Site, file: &str) -> Result<Vec<String>> {
+    let listed = site.postrider(&["dead", "list", "--config", file, "--json"]).await?.succeeded()?;
+    let ids = listed.json_lines()?.iter().map(|record| record["id"].as_str().map(str::to_owned)).collect::<Vec<_>>();
+    ids.into_iter().map(|id| id.context("an id")).collect()
+}
+
+/// A consumer that knows an id drops the message: the first row of one database is not that of another.
+#[tokio::test]
+async fn the_same_number_in_two_databases_is_two_event_ids() -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let site = Site::postgres().await?;
+        let source = site.source().await?;
+        source.run(CAMEL).await?;
+        source.run(r#"insert into "OrderOutbox" ("eventType", "orderId", "body", "state") values ('orderPlaced', 1, '{}', 'DEAD')"#).await?;
+        for salt in ["", "id_salt = \"eu\"\n"] {
+            let file = configuration(&site, &format!("{CAMEL_LAYOUT}{salt}"))?;
+            let ids = dead_ids(&site, &file).await?;
+            ensure!(ids.len() == 1 && ids == dead_ids(&site, &file).await?, "{ids:?}");
+            let shown = site.postrider(&["dead", "show", &ids[0], "--config", &file]).await?.succeeded()?;
+            ensure!(shown.out.contains("orderPlaced"), "{shown:?}");
+            ensure!(seen.insert(ids[0].clone()), "{ids:?} was there before: {seen:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_servers_whose_numbers_would_be_the_same_event_ids_are_refused() -> Result<()> {
+    let site = Site::postgres().await?;
+    let twice = |host: &str, layout: &str| {
+        let source = CAMEL_LAYOUT.split("[layout.orders]").next().unwrap_or_default();
+        let source = source.replace("\"orders\"", &format!("{layout:?}"));
+        let salted = CAMEL_LAYOUT.split_once("[layout.orders]").map_or("", |(_, rest)| rest);
+        let second = format!("[source.t]\nurl = \"postgres://relay@{host}:5432/shop\"\n{source}");
+        let first = CAMEL_LAYOUT.replacen("[layout.orders]", &format!("{second}\n[layout.orders]"), 1);
+        let text = configuration(&site, &format!("{first}\n[layout.salted]{salted}id_salt = \"two\"\n"));
+        let url = format!("{:?}", site.url);
+        text.and_then(|file| {
+            let text = std::fs::read_to_string(&file)?.replace(&url, "\"postgres://relay@one.example/shop\"");
+            Ok(site.file("postrider.toml", &text)?.display().to_string())
+        })
+    };
+    let file = twice("two.example", "orders")?;
+    let refused = site.postrider(&["config", "check", "--config", &file]).await?.failed_with(2)?;
+    ensure!(refused.all().contains("source.t.layout") && refused.all().contains("id_salt"), "{refused:#?}");
+    let file = twice("two.example", "salted")?;
+    site.postrider(&["config", "check", "--config", &file]).await?.succeeded()?;
+    // Another role on the same server means the same rows, which have the same ids.
+    let file = twice("ONE.example", "orders")?;
+    let same = site.postrider(&["config", "check", "--config", &file]).await?;
+    ensure!(!same.all().contains("id_salt"), "{same:#?}");
+    Ok(())
+}
+
 /// The status of a table that takes any text is known by its rows.
 #[tokio::test]
 async fn a_guess_looks_at_rows_where_nothing_else_says_the_words() -> Result<()> {

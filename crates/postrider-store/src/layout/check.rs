@@ -233,6 +233,10 @@ impl Layout {
     }
 
     fn check_ids(&self) -> Result<(), LayoutError> {
+        let fine = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+        if self.id_salt.as_ref().is_some_and(|salt| salt.is_empty() || salt.len() > 63 || !salt.bytes().all(fine)) {
+            return Err(self.wrong("id_salt must be up to 63 letters, digits and _ - ."));
+        }
         if self.tenant_required && self.tenant.is_none() {
             return Err(self.missing("tenant", "tenant_required"));
         }

@@ -96,7 +96,7 @@ pub enum IdKind {
     /// A UUID: the event id on every wire.
     #[default]
     Uuid,
-    /// A whole number. The event id is a UUID of version 8 made of the table's name and the number, the same on every attempt.
+    /// A whole number. The event id is a UUID of version 8 made of the names of database, schema and table and the number, the same on every attempt.
     Integer,
 }
 
@@ -186,6 +186,9 @@ pub struct Layout {
     /// What kind of id it is.
     #[serde(default)]
     pub id_kind: IdKind,
+    /// Where ids are whole numbers: tells the event ids of this table from those of one with the same names in a database of the same name on another server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_salt: Option<String>,
     /// The namespace.
     pub namespace: Text,
     /// The topic.
@@ -325,6 +328,7 @@ impl Layout {
             names,
             id: id.into(),
             id_kind: IdKind::Uuid,
+            id_salt: None,
             namespace: Text::Fixed { fixed: table.clone() },
             topic: Text::Fixed { fixed: table },
             key: None,

@@ -56,22 +56,22 @@ fn raw(layout: &Layout, given: &str) -> String {
     match layout.id_kind {
         IdKind::Uuid => given.to_owned(),
         IdKind::Integer => format!(
-            "case when left({digits}, 15) = '{}00' and substr({digits}, 17, 1) = '8' \
+            "case when left({digits}, 15) = {} || '00' and substr({digits}, 17, 1) = '8' \
              then ('x' || substr({digits}, 16, 1) || substr({digits}, 18))::bit(64)::bigint end",
             id_prefix(layout)
         ),
     }
 }
 
-/// The first 13 hexadecimal digits of the ids that are made of whole numbers: 48 bits of the table's name, then the version.
-/// UUIDs of version 8 are for such uses. The number's 16 digits follow: two zeros and its first digit, the variant, the other 15.
+/// The first 13 hexadecimal digits of the ids that are made of whole numbers: 48 bits of the names of the database and the table, then
+/// the version. UUIDs of version 8 are for such uses. The number's 16 digits follow: two zeros and its first digit, the variant, the
+/// other 15. The database says its own name, so that an application and a relay that reach it by different addresses agree. How it is
+/// made must never change: ids are on the wire. A subquery, so that it is made once and not for every row.
 fn id_prefix(layout: &Layout) -> String {
-    let name = format!("{}.{}", super::statements::schema(&layout.names), layout.names.table());
-    // FNV-1a, written out because it must never change: ids are on the wire.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    format!("{:012x}8", hash >> 16)
+    let names = [Some(super::statements::schema(&layout.names)), Some(layout.names.table()), layout.id_salt.as_deref()];
+    let rest: String = names.into_iter().flatten().map(|name| format!(".\"{}\"", name.replace('"', "\"\""))).collect();
+    let name = format!("'\"' || replace(current_database()::text, '\"', '\"\"') || {}", literal(&format!("\"{rest}")));
+    format!("(select left(encode(sha256(convert_to({name}, 'UTF8')), 'hex'), 12) || '8')")
 }
 
 /// A row of the table in a statement.
@@ -109,7 +109,7 @@ impl Row<'_> {
             IdKind::Integer => {
                 let digits = format!("lpad(to_hex({id}::bigint), 16, '0')");
                 let prefix = id_prefix(self.layout);
-                format!("('{prefix}00' || left({digits}, 1) || '8' || substr({digits}, 2))::uuid")
+                format!("({prefix} || '00' || left({digits}, 1) || '8' || substr({digits}, 2))::uuid")
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What no type can say: values that cannot work, alone or together, and what is allowed but hardly meant.
 
 mod changelog;
+mod ids;
 mod layout;
 mod route;
 mod source;

@@ -35,6 +35,7 @@ impl Check<'_> {
             self.tenants(&path, source, database);
         }
         self.sharing();
+        self.ids();
     }
 
     fn url(&mut self, path: &KeyPath, source: &Source) -> Option<Database> {
