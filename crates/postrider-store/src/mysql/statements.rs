@@ -525,7 +525,7 @@ const FRAGMENTS: [(&str, &str); 13] = [
     ),
     (
         "{record}",
-        "{id} as id, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {state}, {attempts}, {max_attempts}, \
+        "{id} as id, {namespace}, {topic}, {key}, {tenant_id}, {dedupe_key}, {state}, cast({attempts} as signed), cast({max_attempts} as signed), \
          {last_error}, {headers}, coalesce({micros_of} {due_at}), 0) as next_due, {locked_by}, \
          {micros_of} {lease_end}) as lease_end, coalesce({micros_of} {created_at}), 0) as made_at, \
          coalesce({micros_of} {touched}), 0) as died_at, {micros_of} {delivered_at}) as done_at",
