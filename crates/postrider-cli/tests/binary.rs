@@ -25,6 +25,8 @@ mod layout;
 mod layout_grants;
 #[path = "binary/layout_odd.rs"]
 mod layout_odd;
+#[path = "binary/layout_shapes.rs"]
+mod layout_shapes;
 #[path = "binary/layout_verdicts.rs"]
 mod layout_verdicts;
 #[path = "binary/packaging.rs"]

@@ -73,6 +73,9 @@ impl Site {
         input: Option<&str>,
     ) -> Result<Ran> {
         let mut all = vec![("POSTRIDER_DATABASE_URL", self.url.as_str())];
+        if arguments.first() == Some(&"run") {
+            all.push(("POSTRIDER__ADMIN__LISTEN", "127.0.0.1:0"));
+        }
         all.extend(variables);
         postrider(arguments, &all, input, self.directory.path()).await
     }

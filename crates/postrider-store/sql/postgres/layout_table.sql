@@ -6,7 +6,7 @@ select quote_ident(current_user) as role,
     when exists (select from pg_inherits where inhparent = owned.oid) then 'inherited from' end as unfit,
   greatest(owned.reltuples::bigint, 0) as rows,
   has_schema_privilege(place.oid, 'usage') as uses_schema,
-  has_table_privilege(owned.oid, 'delete') as deletes,
+  has_table_privilege(owned.oid, 'delete') as deletes, owned.relpersistence = 'u' as unlogged,
   exists (select from pg_class where relnamespace = place.oid and relname = $3::text) as audited
 from pg_class as owned
 join pg_namespace as place on place.oid = owned.relnamespace

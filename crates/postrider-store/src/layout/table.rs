@@ -72,6 +72,8 @@ pub struct Table {
     pub uses_schema: bool,
     /// Whether the role may delete rows.
     pub deletes: bool,
+    /// Whether a crash of the server empties it.
+    pub unlogged: bool,
     /// Whether the table of operators' changes is there, and on MySQL and SQLite all else that `postrider migrate` adds.
     pub audited: bool,
 }
@@ -80,7 +82,7 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfit {
-    /// What it is: partitioned, inherited from, no table, of an engine without transactions, without a primary key.
+    /// What it is: partitioned, inherited from, no table, of an engine without transactions, without a primary key or rowids.
     pub what: String,
     /// What to do.
     pub fix: String,
@@ -115,6 +117,8 @@ pub struct TableColumn {
     pub not_null: bool,
     /// Whether it gets a value without being written.
     pub has_default: bool,
+    /// Whether the database computes it, so that nothing can be written to it.
+    pub computed: bool,
     /// The value it gets, as SQL.
     pub usual: Option<String>,
     /// Whether it alone is the primary key.
@@ -198,11 +202,16 @@ pub(crate) fn mentions(sql: &str, name: &str) -> bool {
     sql.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// The words that the first of these checks allows which is a list of words of this column.
+/// The words that those of these checks allow which are lists of words of this column.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn words_of(checks: &[String], name: &str) -> Vec<String> {
-    let own = checks.iter().filter(|check| mentions(check, name));
-    own.map(|check| allowed_by(check)).find(|words| !words.is_empty()).unwrap_or_default()
+    allowed_by_all(checks.iter().filter(|check| mentions(check, name)))
+}
+
+/// The words that every one of these checks allows, of those that are lists of words.
+pub(crate) fn allowed_by_all<'a>(checks: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let lists = checks.map(|check| allowed_by(check)).filter(|words| !words.is_empty());
+    lists.reduce(|words, more| words.into_iter().filter(|word| more.contains(word)).collect()).unwrap_or_default()
 }
 
 /// How many rows are looked at for the words of a column.

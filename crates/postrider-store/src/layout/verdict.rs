@@ -40,6 +40,9 @@ pub(crate) trait Catalog: Sync {
     /// The table that the layout's names say, whatever it looks like; none if there is none.
     fn read(&self) -> impl Future<Output = Result<Option<Table>, StoreError>> + Send;
 
+    /// The same for whoever does not ask what we have beside it: what is there may be of another outbox.
+    fn glance(&self) -> impl Future<Output = Result<Option<Table>, StoreError>> + Send;
+
     /// The words that a column holds, by a sample; none if there are too many to be words, or it may not be read.
     fn look(&self, table: &Table, column: &TableColumn)
     -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
@@ -68,26 +71,56 @@ pub(crate) async fn refuse_others(catalog: &impl Catalog) -> Result<(), StoreErr
         Some(table) => compare(layout, &table),
         None => vec![no_table(catalog)],
     };
-    let problem =
-        |finding: &&Finding| finding.severity == Severity::Problem && ![PRIVILEGES, AUDIT].contains(&finding.name);
-    match findings.iter().find(problem) {
+    refuse(findings.iter().find(|finding| is_of_table(finding)))
+}
+
+/// Refuses a table to which columns would be added and that could not be worked with all the same.
+pub(crate) async fn refuse_additions(catalog: &impl Catalog) -> Result<(), StoreError> {
+    let layout = catalog.expected();
+    let Some(table) = catalog.glance().await? else { return Ok(()) };
+    let findings = match &table.unfit {
+        Some(_) => compare(layout, &table),
+        None => types::look(layout, &table),
+    };
+    refuse(findings.iter().find(|finding| is_problem(finding)))
+}
+
+fn is_problem(finding: &Finding) -> bool {
+    finding.severity == Severity::Problem
+}
+
+/// Whether something is wrong with the table itself, whoever looks.
+fn is_of_table(finding: &Finding) -> bool {
+    is_problem(finding) && ![PRIVILEGES, AUDIT].contains(&finding.name)
+}
+
+/// What is wrong, and what to do.
+fn told(Finding { what, fix, .. }: &Finding) -> String {
+    format!("{what}; {}", fix.as_deref().unwrap_or("see postrider layout check"))
+}
+
+fn refuse(problem: Option<&Finding>) -> Result<(), StoreError> {
+    match problem {
         None => Ok(()),
-        Some(Finding { what, fix, .. }) => {
-            let text = format!("{what}; {}", fix.as_deref().unwrap_or("see postrider layout check"));
-            Err(StoreError::new(StoreErrorKind::Schema, text))
-        }
+        Some(problem) => Err(StoreError::new(StoreErrorKind::Schema, told(problem))),
     }
 }
 
 /// Proposes a layout for a table; none if there is no such table.
 pub(crate) async fn propose(catalog: &impl Catalog) -> Result<Option<Guess>, StoreError> {
-    let Some(table) = catalog.read().await? else { return Ok(None) };
+    let Some(table) = catalog.glance().await? else { return Ok(None) };
     let free = table.columns.iter().find(|column| guess::is_status(column) && column.words.is_empty());
     let sampled = match free {
         Some(status) => catalog.look(&table, status).await?,
         None => Vec::new(),
     };
-    Ok(Some(guess::guess(&table, &catalog.expected().names, &sampled)))
+    let mut guess = guess::guess(&table, &catalog.expected().names, &sampled);
+    // Nothing is proposed that a relay would not start with.
+    if guess.wrong.is_empty() {
+        let findings = compare(&guess.layout, &table);
+        guess.wrong.extend(findings.iter().filter(|finding| is_of_table(finding)).map(told));
+    }
+    Ok(Some(guess))
 }
 
 fn no_table(catalog: &impl Catalog) -> Finding {
@@ -101,6 +134,7 @@ fn compare(layout: &Layout, table: &Table) -> Vec<Finding> {
         return vec![Finding::problem(TABLE, format!("{} is {}", table.place, unfit.what), unfit.fix.clone())];
     }
     let mut findings = vec![Finding::fine(TABLE, format!("the table {} is there", table.place))];
+    findings.extend(table.unlogged.then(|| unlogged(TABLE, &table.place)));
     findings.extend(or_fine(missing(layout, table), COLUMNS, "every column of the layout is there"));
     findings.extend(or_fine(types::look(layout, table), TYPES, "every column has a type that can be used"));
     findings.extend(words::look(layout, table));
@@ -109,6 +143,15 @@ fn compare(layout: &Layout, table: &Table) -> Vec<Finding> {
     findings.extend(indexes::look(layout, table));
     findings.push(audit(table));
     findings
+}
+
+/// A table that PostgreSQL keeps out of its log.
+pub(crate) fn unlogged(name: &'static str, place: &str) -> Finding {
+    Finding::warning(
+        name,
+        format!("the table {place} is unlogged: a crash of the server empties it, and standbys do not have its rows"),
+        format!("run: alter table {place} set logged"),
+    )
 }
 
 fn audit(table: &Table) -> Finding {

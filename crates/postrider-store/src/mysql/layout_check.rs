@@ -23,6 +23,10 @@ impl Catalog for MySqlStore {
         self.table().await
     }
 
+    async fn glance(&self) -> Result<Option<Table>, StoreError> {
+        self.table_alone().await
+    }
+
     async fn look(&self, table: &Table, column: &TableColumn) -> Result<Vec<String>, StoreError> {
         self.sample(table, column).await
     }

@@ -76,6 +76,11 @@ fn first_turns(layout: &Layout) -> i32 {
     if layout.is_ours() { 1 } else { 4 }
 }
 
+/// Whether columns are added to a table that may be somebody else's.
+pub(super) fn adds_columns(layout: &Layout) -> bool {
+    !layout.is_ours() && versions(layout).iter().any(|migration| migration.version == COLUMNS)
+}
+
 fn latest(all: &[Migration]) -> i32 {
     all.last().map_or(0, |migration| migration.version)
 }

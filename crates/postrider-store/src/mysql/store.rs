@@ -28,7 +28,7 @@ use super::{check, migrate};
 use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::micros;
 use crate::enqueue::Outbox;
-use crate::layout::{ClaimBy, Layout, LayoutError};
+use crate::layout::{ClaimBy, Layout, LayoutError, verdict};
 use crate::migration::Pending;
 use crate::names::Names;
 
@@ -75,6 +75,9 @@ impl MySqlStore {
     /// Checks the server and brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         self.check().await?;
+        if migrate::adds_columns(&self.layout) {
+            verdict::refuse_additions(self).await?;
+        }
         migrate::run(&self.runner.pool, &self.layout).await
     }
 

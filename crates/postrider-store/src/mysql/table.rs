@@ -18,6 +18,11 @@ impl MySqlStore {
         self.read_table(audited).await.map_err(|error| for_relay("read the catalog", error))
     }
 
+    /// The same without a look at the versions of what is beside it.
+    pub(super) async fn table_alone(&self) -> Result<Option<Table>, StoreError> {
+        self.read_table(false).await.map_err(|error| for_relay("read the catalog", error))
+    }
+
     async fn read_table(&self, audited: bool) -> Result<Option<Table>, sqlx::Error> {
         let rows = self.about(include_str!("../../sql/mysql/layout_table.sql")).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -42,6 +47,7 @@ impl MySqlStore {
             uses_schema: true,
             // The catalog does not say it of all accounts.
             deletes: true,
+            unlogged: false,
             audited,
         }))
     }
@@ -108,6 +114,7 @@ fn column(row: &MySqlRow, checks: &[String], key: Option<&str>) -> Result<TableC
         words: if kind == Kind::Enum { literals(&type_name) } else { words_of(checks, &name) },
         length: u32::try_from(length).ok().filter(|length| *length > 0 && base != "longtext" && base != "mediumtext"),
         has_default: row.try_get::<i64, _>("has_default")? == 1 && (usual.is_some() || not_null),
+        computed: row.try_get::<i64, _>("computed")? == 1,
         is_key: key == Some(name.as_str()),
         base_schema: String::new(),
         base_is_in_path: true,

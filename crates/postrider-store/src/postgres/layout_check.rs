@@ -24,6 +24,10 @@ impl Catalog for PostgresStore {
         self.table().await
     }
 
+    async fn glance(&self) -> Result<Option<Table>, StoreError> {
+        self.table().await
+    }
+
     async fn look(&self, table: &Table, column: &TableColumn) -> Result<Vec<String>, StoreError> {
         self.sample(table, column).await
     }

@@ -28,7 +28,7 @@ use super::types::{Micros, address, address_text};
 use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::{Clock, SystemClock, micros};
 use crate::enqueue::Outbox;
-use crate::layout::{Ability, ClaimBy, Layout, LayoutError};
+use crate::layout::{Ability, ClaimBy, Layout, LayoutError, verdict};
 use crate::migration::Pending;
 use crate::names::Names;
 use crate::sql::{Sql, fill};
@@ -91,6 +91,9 @@ impl PostgresStore {
 
     /// Brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
+        if migrate::adds_columns(&self.layout) {
+            verdict::refuse_additions(self).await?;
+        }
         migrate::run(&self.runner.pool, &self.layout).await
     }
 

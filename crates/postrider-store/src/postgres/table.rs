@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 use super::PostgresStore;
 use super::error::for_relay;
 use super::statements::{render, schema};
-use crate::layout::table::{Database, Kind, MOST_WORDS, SAMPLE, Table, TableColumn, TableIndex, Unfit, allowed_by};
+use crate::layout::table::{Database, Kind, MOST_WORDS, SAMPLE, Table, TableColumn, TableIndex, Unfit, allowed_by_all};
 
 impl PostgresStore {
     /// The table that the store's names say, whatever it looks like; none if there is none.
@@ -35,6 +35,7 @@ impl PostgresStore {
             indexes: indexes.iter().filter_map(|row| index(row).transpose()).collect::<Result<_, _>>()?,
             uses_schema: row.try_get("uses_schema")?,
             deletes: row.try_get("deletes")?,
+            unlogged: row.try_get("unlogged")?,
             audited: row.try_get("audited")?,
         }))
     }
@@ -63,7 +64,7 @@ fn column(row: &PgRow) -> Result<TableColumn, sqlx::Error> {
     let checks: Vec<String> = row.try_get("checks")?;
     let words = match is_enum {
         true => row.try_get("labels")?,
-        false => checks.iter().map(|check| allowed_by(check)).find(|words| !words.is_empty()).unwrap_or_default(),
+        false => allowed_by_all(checks.iter()),
     };
     let length: Option<i32> = row.try_get("length")?;
     Ok(TableColumn {
@@ -76,6 +77,7 @@ fn column(row: &PgRow) -> Result<TableColumn, sqlx::Error> {
         length: length.and_then(|length| u32::try_from(length).ok()),
         not_null: row.try_get("not_null")?,
         has_default: row.try_get("has_default")?,
+        computed: row.try_get("computed")?,
         usual: row.try_get("usual")?,
         is_key: row.try_get("is_key")?,
         words,

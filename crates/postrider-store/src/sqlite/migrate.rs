@@ -62,6 +62,11 @@ fn versions(layout: &Layout) -> Vec<Migration> {
     all
 }
 
+/// Whether columns are added to a table that may be somebody else's.
+pub(super) fn adds_columns(layout: &Layout) -> bool {
+    !layout.is_ours() && versions(layout).iter().any(|migration| migration.version == COLUMNS)
+}
+
 fn latest(all: &[Migration]) -> i32 {
     all.last().map_or(0, |migration| migration.version)
 }

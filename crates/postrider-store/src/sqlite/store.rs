@@ -29,7 +29,7 @@ use super::types::{Bound, address, json, number, number_and_turn, read_id};
 use crate::claimed::{Unreadable, not_given_up};
 use crate::clock::{Clock, SystemClock, between, micros};
 use crate::enqueue::Outbox;
-use crate::layout::{ClaimBy, Layout, LayoutError};
+use crate::layout::{ClaimBy, Layout, LayoutError, verdict};
 use crate::migration::Pending;
 use crate::names::Names;
 
@@ -187,6 +187,9 @@ impl SqliteStore {
     /// Brings the schema up to date; safe to call from every process at start.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         self.runner.check_settings().await?;
+        if migrate::adds_columns(&self.runner.layout) {
+            verdict::refuse_additions(self).await?;
+        }
         migrate::run(&self.runner.pool, &self.runner.layout).await
     }
 

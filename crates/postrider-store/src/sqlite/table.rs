@@ -9,8 +9,9 @@ use super::error::for_relay;
 use super::statements::render;
 use crate::layout::table::{Database, Kind, MOST_WORDS, SAMPLE, Table, TableColumn, TableIndex, Unfit, words_of};
 
-const TEXT: &str = "select coalesce(sql, ''), case type when 'table' then null else 'no table' end as unfit from sqlite_schema where name = ?1 collate nocase and type in ('table', 'view')";
-const COLUMNS: &str = "select name, type, \"notnull\", dflt_value, pk from pragma_table_info(?1) order by cid";
+const TEXT: &str = "select coalesce(sql, ''), case type when 'table' then null else 'no table' end as unfit, \
+    coalesce((select wr from pragma_table_list(?1) where schema = 'main'), 0) as rowless from sqlite_schema where name = ?1 collate nocase and type in ('table', 'view')";
+const COLUMNS: &str = "select name, type, \"notnull\", dflt_value, pk, hidden from pragma_table_xinfo(?1) order by cid";
 const INDEXES: &str = "select list.name, list.\"unique\" as is_unique, coalesce(made.sql, '') as sql, \
     coalesce((select group_concat(name, ',') from (select coalesce(name, '') as name from pragma_index_info(list.name) order by seqno)), '') as columns \
     from pragma_index_list(?1) as list left join sqlite_schema as made on made.type = 'index' and made.name = list.name";
@@ -20,6 +21,11 @@ impl SqliteStore {
     pub async fn table(&self) -> Result<Option<Table>, StoreError> {
         let audited = self.pending().await?.is_empty();
         self.read_table(audited).await.map_err(|error| for_relay("read the catalog", error))
+    }
+
+    /// The same without a look at the versions of what is beside it.
+    pub(super) async fn table_alone(&self) -> Result<Option<Table>, StoreError> {
+        self.read_table(false).await.map_err(|error| for_relay("read the catalog", error))
     }
 
     async fn read_table(&self, audited: bool) -> Result<Option<Table>, sqlx::Error> {
@@ -36,12 +42,13 @@ impl SqliteStore {
             place: render(&self.names, "{table}", &[]),
             name: self.names.table().to_owned(),
             role: String::new(),
-            unfit: row.try_get::<Option<String>, _>("unfit")?.map(Unfit::shape),
+            unfit: unfit(row)?,
             rows: 0,
             columns: columns.iter().map(|row| column(row, &checks, one_key)).collect::<Result<_, _>>()?,
             indexes: indexes.iter().map(index).collect::<Result<_, _>>()?,
             uses_schema: true,
             deletes: true,
+            unlogged: false,
             audited,
         }))
     }
@@ -66,10 +73,23 @@ impl SqliteStore {
     }
 }
 
+/// Views, and tables without the number that rows are found by.
+fn unfit(row: &SqliteRow) -> Result<Option<Unfit>, sqlx::Error> {
+    if let Some(what) = row.try_get::<Option<String>, _>("unfit")? {
+        return Ok(Some(Unfit::shape(what)));
+    }
+    Ok((row.try_get::<i64, _>("rowless")? == 1).then(|| Unfit {
+        what: "without rowids, by which rows are found".to_owned(),
+        fix: "make the table anew without the words `without rowid`, and copy its rows".to_owned(),
+    }))
+}
+
 fn column(row: &SqliteRow, checks: &[String], one_key: bool) -> Result<TableColumn, sqlx::Error> {
     let (name, type_name): (String, String) = (row.try_get("name")?, row.try_get("type")?);
     let is_key = one_key && row.try_get::<i64, _>("pk")? > 0;
     let usual: Option<String> = row.try_get("dflt_value")?;
+    // Computed when it is read, or when it is written.
+    let computed = [2, 3].contains(&row.try_get::<i64, _>("hidden")?);
     let kind = kind(&type_name);
     Ok(TableColumn {
         words: words_of(checks, &name),
@@ -79,7 +99,8 @@ fn column(row: &SqliteRow, checks: &[String], one_key: bool) -> Result<TableColu
         length: None,
         not_null: row.try_get::<i64, _>("notnull")? == 1 || is_key,
         // The key of a table is a number that SQLite counts itself, if it is a number.
-        has_default: usual.is_some() || (is_key && kind == Kind::Integer),
+        has_default: computed || usual.is_some() || (is_key && kind == Kind::Integer),
+        computed,
         selects: true,
         updates: true,
         is_key,

@@ -11,6 +11,7 @@ pub(super) fn look(layout: &Layout, table: &Table) -> Vec<Finding> {
         return vec![Finding::fine(ENQUEUE, "rows are written by others: the database numbers them")];
     }
     let mut findings = unwritten(layout, table);
+    findings.extend(computed(layout, table));
     findings.extend(types_out_of_reach(layout, table));
     findings.extend(dedupe_index(layout, table));
     or_fine(findings, ENQUEUE, "enqueue can write rows")
@@ -35,6 +36,20 @@ fn unwritten(layout: &Layout, table: &Table) -> Vec<Finding> {
         Finding::warning(ENQUEUE, what, "have a header written to it (fields), or give it a default")
     };
     needed.map(finding).collect()
+}
+
+/// Columns that are written to and that the database computes.
+fn computed(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let inserted = layout.inserted();
+    let there = inserted.iter().filter_map(|column| table.column(&column.name)).filter(|there| there.computed);
+    let finding = |there: &TableColumn| {
+        let what = format!(
+            "enqueue cannot write rows: the database computes the column {:?}, and refuses what is written there; rows that others write are delivered all the same",
+            there.name
+        );
+        Finding::warning(ENQUEUE, what, "have producers write rows with SQL of their own, or make it a plain column")
+    };
+    there.map(finding).collect()
 }
 
 /// A text is cast to an enum of the table's own schema if the layout lists its words, and otherwise to one that is found without

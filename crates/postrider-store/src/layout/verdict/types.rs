@@ -42,7 +42,20 @@ impl Seen<'_> {
         if kinds.contains(&self.there.kind) { None } else { self.refuse(wanted, fix) }
     }
 
+    /// Nothing can be written to a column that the database computes.
+    fn computed(&self) -> Option<Finding> {
+        let (what, name) = (self.what, &self.there.name);
+        let what = format!(
+            "the column {name:?}, which the layout has for {what}, is computed by the database, and a relay writes to it"
+        );
+        let is_written = self.layout.changed().iter().any(|column| column.name == self.column.name);
+        (self.there.computed && is_written).then(|| Finding::problem(TYPES, what, OTHER))
+    }
+
     fn wrong(&self) -> Option<Finding> {
+        if let Some(computed) = self.computed() {
+            return Some(computed);
+        }
         let postgres = self.database == Database::Postgres;
         match self.what {
             "id" => self.id(),

@@ -12,7 +12,8 @@ pub(super) fn look(layout: &Layout, table: &Table) -> Vec<Finding> {
     let status = layout.status.as_ref().and_then(|status| table.column(&status.name));
     if let (Some(status), Some(words)) = (status, &layout.words) {
         findings.extend(unknown(words, status));
-        if findings.is_empty() {
+        findings.extend(too_long(words, status));
+        if findings.is_empty() && !status.computed {
             findings.push(Finding::fine(WORDS, "the status column takes every word of the layout"));
         }
         findings.extend(left_out(layout, status, &status.words));
@@ -37,6 +38,21 @@ fn unknown(words: &Words, status: &TableColumn) -> Vec<Finding> {
         Finding::problem(WORDS, what, "name the right word, or have the table allow it")
     };
     unknown.map(finding).collect()
+}
+
+/// Words of the layout that the table has no room for.
+fn too_long(words: &Words, status: &TableColumn) -> Vec<Finding> {
+    let Some(room) = status.length.filter(|_| status.kind == Kind::Text) else { return Vec::new() };
+    let length = |word: &String| u32::try_from(word.chars().count()).unwrap_or(u32::MAX);
+    let finding = |word: &String| {
+        let what = format!(
+            "the column {:?} takes {room} characters, and the word {word:?} of the layout has {}",
+            status.name,
+            length(word)
+        );
+        Finding::problem(WORDS, what, "name a shorter word, or make the column longer")
+    };
+    ours(words).into_iter().filter(|word| length(word) > room).map(finding).collect()
 }
 
 fn ours(words: &Words) -> Vec<&String> {

@@ -6,6 +6,7 @@ use sqlx::Row;
 use super::{Given, PostgresStore};
 use crate::clock::micros;
 use crate::examine::Thresholds;
+use crate::layout::verdict::unlogged;
 
 pub(super) async fn transactions(store: &PostgresStore, thresholds: &Thresholds) -> Result<Vec<Finding>, sqlx::Error> {
     const NAME: &str = "long-transaction";
@@ -86,6 +87,10 @@ pub(super) async fn table(store: &PostgresStore, thresholds: &Thresholds) -> Res
             "autovacuum is off for the table: dead row versions stay, and claims become slower day by day",
             store.text("run: alter table {table} reset (autovacuum_enabled)"),
         ));
+    }
+    // What is said of another table says it already.
+    if store.layout().is_ours() && row.try_get("unlogged")? {
+        findings.push(unlogged("durability", &store.text("{table}")));
     }
     Ok((findings, row.try_get("rows")?))
 }
