@@ -23,12 +23,16 @@ mod injection;
 mod layout;
 #[path = "binary/layout_grants.rs"]
 mod layout_grants;
+#[path = "binary/layout_marks.rs"]
+mod layout_marks;
 #[path = "binary/layout_odd.rs"]
 mod layout_odd;
 #[path = "binary/layout_shapes.rs"]
 mod layout_shapes;
 #[path = "binary/layout_verdicts.rs"]
 mod layout_verdicts;
+#[path = "binary/layout_words.rs"]
+mod layout_words;
 #[path = "binary/packaging.rs"]
 mod packaging;
 #[path = "binary/reload.rs"]

@@ -31,13 +31,69 @@ const TEXT: [Kind; 2] = [Kind::Text, Kind::Enum];
 
 /// Whether a column looks like a status, of whatever type.
 pub(crate) fn is_status(column: &TableColumn) -> bool {
-    (TEXT.contains(&column.kind) || matches!(column.kind, Kind::Integer | Kind::Other))
+    (TEXT.contains(&column.kind) || matches!(column.kind, Kind::Integer | Kind::Boolean | Kind::Other))
         && called::STATUS.contains(&plain(&column.name).as_str())
 }
 
-/// Whether a column looks as if it said by yes or no that a row was sent. Booleans are whole numbers where there are none.
+/// Whether a column looks as if it said that a row was sent: by yes or no, in whatever type, or by a time that is no time to
+/// the database.
 pub(crate) fn is_mark(column: &TableColumn) -> bool {
-    matches!(column.kind, Kind::Boolean | Kind::Integer) && called::MARK.contains(&plain(&column.name).as_str())
+    let name = plain(&column.name);
+    match column.kind {
+        _ if column.computed => false,
+        Kind::Boolean => called::is_mark(&name) || called::speaks_of_sending(&column.name),
+        Kind::Integer | Kind::Text | Kind::Enum | Kind::Other => {
+            called::is_mark(&name) || (is_left_out(column) && called::DELIVERED_AT.contains(&name.as_str()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a column may say which rows were sent, though nothing is known by its name: it is short enough for a flag, or a time that
+/// only some rows have.
+pub(crate) fn may_be_mark(database: Database, column: &TableColumn) -> bool {
+    let name = plain(&column.name);
+    if column.computed || column.is_key || called::is_for_something_else(&name) {
+        return false;
+    }
+    let left_out = is_left_out(column);
+    let speaks = left_out && (called::speaks_of_sending(&column.name) || is_like_a_status(&name));
+    let is_time_there = || ["at", "on", "date", "time"].iter().any(|end| column.name.ends_with(end));
+    match column.kind {
+        Kind::Boolean => true,
+        Kind::Time | Kind::LocalTime => !column.not_null,
+        // Any number may be a time there.
+        Kind::Integer if database == Database::Sqlite && !column.not_null && is_time_there() => true,
+        Kind::Integer => speaks || (left_out && (is_small(column) || column.usual_is(&["0"]))),
+        Kind::Text | Kind::Enum => {
+            let of_few = !column.words.is_empty() || column.usual_is(&called::NO) || column.usual_is(&called::PENDING);
+            let length = column.declared_length();
+            speaks || length == Some(1) || (left_out && (of_few || length.is_some_and(|length| length <= SHORT)))
+        }
+        Kind::Other => speaks || is_bit(column),
+        _ => false,
+    }
+}
+
+/// The most characters of a text that is taken for a flag.
+const SHORT: u32 = 8;
+
+/// Whether producers may leave it out, as they do with what a relay writes.
+fn is_left_out(column: &TableColumn) -> bool {
+    !column.not_null || column.has_default
+}
+
+fn is_like_a_status(plain: &str) -> bool {
+    plain.ends_with("status") || plain.ends_with("state")
+}
+
+fn is_small(column: &TableColumn) -> bool {
+    matches!(column.base.as_str(), "int2" | "tinyint" | "smallint")
+}
+
+/// Types of one digit or character that are neither numbers nor texts to us.
+fn is_bit(column: &TableColumn) -> bool {
+    matches!(column.base.as_str(), "bit" | "char") || ["numeric(1,0)", "decimal(1,0)"].contains(&&*column.type_name)
 }
 
 /// Whether a column looks like the time at which a row was sent, for those that were.
@@ -82,8 +138,9 @@ fn kinds(database: Database) -> Kinds {
     }
 }
 
-/// Proposes a layout for a table. `sampled` are the words that its status column was seen with, where nothing restricts them.
-pub(crate) fn guess(table: &Table, names: &Names, sampled: &[String]) -> Guess {
+/// Proposes a layout for a table. `sampled` are the words that its status column was seen with, where nothing restricts them; none if
+/// it may not be read.
+pub(crate) fn guess(table: &Table, names: &Names, sampled: Option<&[String]>) -> Guess {
     let kinds = kinds(table.database);
     Guesser { table, kinds, taken: Vec::new(), unsure: Vec::new(), wrong: Vec::new() }.guess(names, sampled)
 }
@@ -119,7 +176,7 @@ impl<'a> Guesser<'a> {
         self.unsure.push(text.into());
     }
 
-    fn guess(mut self, names: &Names, sampled: &[String]) -> Guess {
+    fn guess(mut self, names: &Names, sampled: Option<&[String]>) -> Guess {
         if let Some(unfit) = &self.table.unfit {
             self.wrong.push(format!("{} is {}; {}", self.table.place, unfit.what, unfit.fix));
         }
@@ -284,7 +341,7 @@ impl<'a> Guesser<'a> {
     }
 
     /// How rows are claimed: by a lease if the table has what that takes, and otherwise by a lock on the row.
-    fn claim(&mut self, layout: &mut Layout, sampled: &[String]) {
+    fn claim(&mut self, layout: &mut Layout, sampled: Option<&[String]>) {
         let until = self.column(&called::LOCKED_UNTIL, self.kinds.time);
         let at = self.column(&called::LOCKED_AT, self.kinds.time);
         let status = self.find(&called::STATUS, self.kinds.text);
@@ -346,19 +403,24 @@ impl<'a> Guesser<'a> {
     }
 
     /// What the states are called.
-    fn words(&mut self, status: &TableColumn, sampled: &[String]) -> Option<Words> {
+    fn words(&mut self, status: &TableColumn, sampled: Option<&[String]>) -> Option<Words> {
         let restricted = !status.words.is_empty();
-        let known = if restricted { &status.words } else { sampled };
+        let known = if restricted { &status.words } else { sampled.unwrap_or_default() };
+        if sampled.is_none() && !restricted {
+            let (role, name) = (&self.table.role, &status.name);
+            self.doubt(format!("words: the role {role} may not read {name:?}, so no row was looked at; guess again as one that may, or see that the words are right"));
+        }
         let pick =
             |names: &[&str]| names.iter().find_map(|name| known.iter().find(|word| plain(word) == *name)).cloned();
-        // What nothing else says is told by what new rows get.
-        let usual = status.usual_word().filter(|_| !restricted);
+        // What new rows get counts for more than what some row has, where nothing else says it.
+        let usual = status.usual_word().filter(|usual| !restricted || known.contains(usual));
+        let usual = usual.filter(|usual| !restricted || called::PENDING.contains(&plain(usual).as_str()));
         let failed = pick(&called::FAILED);
         let dead = pick(&called::DEAD);
         // A table with one word for what failed means that it was given up.
         let (dead, failed) = if dead.is_none() && restricted { (failed, None) } else { (dead, failed) };
         let found = [
-            (pick(&called::PENDING).or(usual), "pending"),
+            (usual.or_else(|| pick(&called::PENDING)), "pending"),
             (pick(&called::PROCESSING), "processing"),
             (pick(&called::DELIVERED), "delivered"),
             (dead, "dead"),
@@ -376,9 +438,8 @@ impl<'a> Guesser<'a> {
                     return None;
                 }
                 None => {
-                    self.doubt(format!(
-                        "words: no row of the sample says what {state} is called; it is {state:?} here"
-                    ));
+                    let why = if sampled.is_some() { "no row of the sample says" } else { "nothing says" };
+                    self.doubt(format!("words: {why} what {state} is called; it is {state:?} here"));
                     words.push(state.to_owned());
                 }
             }
@@ -389,10 +450,18 @@ impl<'a> Guesser<'a> {
         if !left.is_empty() {
             self.doubt(format!("words: rows that are {} are neither claimed nor counted", left.join(", ")));
         }
-        if failed.is_some() {
-            self.doubt("dead_after_failed: if the table's owner wants rows to be failed before they are dead, set it");
-        }
+        self.doubt_failed(&dead, failed.as_deref());
         Some(Words { pending, failed, processing, delivered, dead })
+    }
+
+    /// A word for what failed may mean that a row waits to be tried again, or that it was given up. Nothing in a table says which.
+    fn doubt_failed(&mut self, dead: &str, failed: Option<&str>) {
+        if let Some(failed) = failed {
+            self.doubt(format!("words: {failed:?} is taken for rows that wait for their next attempt, and they are published again; if they were given up, make it the word for dead, and leave failed out"));
+            self.doubt("dead_after_failed: if the table's owner wants rows to be failed before they are dead, set it");
+        } else if called::FAILED.contains(&plain(dead).as_str()) {
+            self.doubt(format!("words: {dead:?} is taken for rows that were given up, and they are not published; if they wait for their next attempt, make it the word for failed, and name another for dead"));
+        }
     }
 
     /// Columns that travel as headers: types, and what producers must write.
@@ -427,6 +496,8 @@ impl<'a> Guesser<'a> {
         let used: Vec<String> = layout.columns().into_iter().map(|(_, column)| column.name.clone()).collect();
         for column in &self.table.columns {
             let free = !self.taken.contains(&column.name.as_str()) && !used.contains(&column.name);
+            // What says that a row was sent is nothing that producers have to say.
+            let free = free && !is_mark(column) && !is_status(column);
             if free && column.not_null && !column.has_default && self.kinds.text_or_id.contains(&column.kind) {
                 let header = kebab(&column.name);
                 self.unsure

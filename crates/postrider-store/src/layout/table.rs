@@ -139,6 +139,18 @@ impl TableColumn {
         let bare = || usual.bytes().all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b));
         literals(usual).into_iter().next().or_else(|| (self.kind == Kind::Text && bare()).then(|| usual.to_owned()))
     }
+
+    /// Whether it gets one of these without being written, in capitals or not.
+    pub(crate) fn usual_is(&self, words: &[&str]) -> bool {
+        let usual = self.usual_word().or_else(|| self.usual.clone()).unwrap_or_default();
+        words.iter().any(|word| usual.eq_ignore_ascii_case(word))
+    }
+
+    /// The number of characters that its type says, also where the database does not mind.
+    pub(crate) fn declared_length(&self) -> Option<u32> {
+        let declared = || self.type_name.split_once('(')?.1.split_once(')')?.0.trim().parse().ok();
+        self.length.or_else(declared)
+    }
 }
 
 /// What a type can hold.

@@ -16,7 +16,7 @@ use postrider_core::operate::{Finding, Severity};
 use postrider_core::store::{StoreError, StoreErrorKind};
 
 use super::guess::{self, Guess};
-use super::table::{Database, Table, TableColumn};
+use super::table::{Database, Kind, Table, TableColumn};
 use super::{Column, Layout};
 
 const TABLE: &str = "layout-table";
@@ -109,18 +109,24 @@ fn refuse(problem: Option<&Finding>) -> Result<(), StoreError> {
 /// Proposes a layout for a table; none if there is no such table.
 pub(crate) async fn propose(catalog: &impl Catalog) -> Result<Option<Guess>, StoreError> {
     let Some(table) = catalog.glance().await? else { return Ok(None) };
-    let free = table.columns.iter().find(|column| guess::is_status(column) && column.words.is_empty());
+    let is_free = |column: &&TableColumn| column.kind == Kind::Text && column.words.is_empty();
+    let free = table.columns.iter().filter(is_free).find(|column| guess::is_status(column));
     let sampled = match free {
-        Some(status) => catalog.look(&table, status).await?,
-        None => Vec::new(),
+        Some(status) if may_look(&table, status) => Some(catalog.look(&table, status).await?),
+        Some(_) => None,
+        None => Some(Vec::new()),
     };
-    let mut guess = guess::guess(&table, &catalog.expected().names, &sampled);
+    let mut guess = guess::guess(&table, &catalog.expected().names, sampled.as_deref());
     // Nothing is proposed that a relay would not start with.
     if guess.wrong.is_empty() {
         let findings = compare(&guess.layout, &table);
         guess.wrong.extend(findings.iter().filter(|finding| is_of_table(finding)).map(told));
     }
     Ok(Some(guess))
+}
+
+fn may_look(table: &Table, column: &TableColumn) -> bool {
+    column.selects && table.uses_schema
 }
 
 fn no_table(catalog: &impl Catalog) -> Finding {

@@ -49,7 +49,8 @@ pub(super) const PAYLOAD_BYTES: [&str; 3] = ["payloadbytes", "rawpayload", "rawb
 pub(super) const HEADERS: [&str; 4] = ["headers", "messageheaders", "metadata", "attributes"];
 pub(super) const STATUS: [&str; 6] =
     ["status", "state", "deliverystatus", "outboxstatus", "eventstatus", "messagestatus"];
-pub(super) const MARK: [&str; 18] = [
+/// What is said of a row that was sent. Columns are called so, with `is` before it or `flag` behind it.
+const SENT: [&str; 30] = [
     "processed",
     "published",
     "sent",
@@ -57,18 +58,95 @@ pub(super) const MARK: [&str; 18] = [
     "dispatched",
     "done",
     "completed",
+    "complete",
     "handled",
     "finished",
-    "isprocessed",
-    "ispublished",
-    "issent",
-    "isdelivered",
-    "isdispatched",
-    "isdone",
-    "iscompleted",
-    "ishandled",
-    "isfinished",
+    "exported",
+    "forwarded",
+    "emitted",
+    "relayed",
+    "pushed",
+    "transmitted",
+    "transferred",
+    "propagated",
+    "replicated",
+    "broadcast",
+    "synced",
+    "synchronized",
+    "notified",
+    "posted",
+    "submitted",
+    "acked",
+    "acknowledged",
+    "consumed",
+    "shipped",
+    "produced",
 ];
+const BEFORE_MARK: [&str; 5] = ["hasbeen", "already", "is", "was", "has"];
+const BEHIND_MARK: [&str; 6] = ["indicator", "flag", "mark", "ind", "yn", "bit"];
+/// What turns it round.
+const NOT_YET: [&str; 5] = ["not", "be", "should", "must", "never"];
+/// What a flag of a row says that was not sent.
+pub(super) const NO: [&str; 5] = ["n", "no", "f", "false", "0"];
+
+/// Whether a name, without what people write differently, says that a row was sent.
+pub(super) fn is_mark(plain: &str) -> bool {
+    let bare = BEFORE_MARK.iter().find_map(|word| plain.strip_prefix(word)).unwrap_or(plain);
+    let bare = BEHIND_MARK.iter().find_map(|word| bare.strip_suffix(word)).unwrap_or(bare);
+    SENT.contains(&bare) || SENT.contains(&plain)
+}
+
+/// Whether one of the words of a name says that a row was sent.
+pub(super) fn speaks_of_sending(name: &str) -> bool {
+    let words = words(name);
+    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    any(&SENT) && !any(&NOT_YET)
+}
+
+/// The words of a name in snake or camel case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && was_lower) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+        was_lower = c.is_lowercase();
+    }
+    words
+}
+
+/// Whether a name, without what people write differently, is known for something else than what was sent.
+pub(super) fn is_for_something_else(plain: &str) -> bool {
+    let known: [&[&str]; 22] = [
+        &ID,
+        &NAMESPACE,
+        &TOPIC,
+        &EVENT_TYPE,
+        &AGGREGATE_TYPE,
+        &KEY,
+        &TENANT,
+        &DEDUPE_KEY,
+        &PAYLOAD,
+        &PAYLOAD_BYTES,
+        &HEADERS,
+        &LOCKED_BY,
+        &LOCKED_UNTIL,
+        &LOCKED_AT,
+        &LAST_ATTEMPT_AT,
+        &ATTEMPTS,
+        &MAX_ATTEMPTS,
+        &NEXT_ATTEMPT_AT,
+        &SEQ,
+        &LAST_ERROR,
+        &CREATED_AT,
+        &UPDATED_AT,
+    ];
+    known.iter().any(|names| names.contains(&plain))
+}
 pub(super) const LOCKED_BY: [&str; 7] =
     ["lockedby", "claimedby", "leasedby", "reservedby", "workerid", "lockowner", "leaseowner"];
 pub(super) const LOCKED_UNTIL: [&str; 9] = [
@@ -196,3 +274,20 @@ pub(super) const DEAD: [&str; 9] = [
     "failedpermanently",
 ];
 pub(super) const FAILED: [&str; 5] = ["failed", "retry", "retrying", "errored", "error"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_that_rows_were_sent_or_does_not() {
+        for name in ["processed", "issent", "processedflag", "hasbeenpublished", "exported", "sentyn"] {
+            assert!(is_mark(name), "{name}");
+        }
+        for name in ["sentby", "consent", "issue", "flag", "processedcount", "present"] {
+            assert!(!is_mark(name), "{name}");
+        }
+        assert!(speaks_of_sending("sent_to_kafka") && speaks_of_sending("kafkaSent") && speaks_of_sending("SENT"));
+        assert!(!speaks_of_sending("consent") && !speaks_of_sending("not_sent") && !speaks_of_sending("toBeSent"));
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Rows that were sent long ago must not look as if they waited, neither to the layout nor after what somebody is told to run.
 
-use super::{Guesser, Kind, Layout, TEXT, is_mark, is_status};
+use super::{Guesser, Kind, Layout, TEXT, is_mark, is_status, may_be_mark};
 use crate::layout::table::{Database, TableColumn};
 
 /// Something that a lease needs.
@@ -44,7 +44,7 @@ impl Guesser<'_> {
         let lacks = lacking.iter().map(|need| need.what()).collect::<Vec<_>>().join(", ");
         let found = self.unusable_status(layout, lacking, &lacks).or_else(|| match &layout.delivered_at {
             Some(_) => None,
-            None => self.mark().or_else(|| self.time_of_sending()),
+            None => self.mark().or_else(|| self.possible_mark(layout, lacking)),
         });
         let elsewhere = self.table.database != Database::Postgres;
         let found = found.or_else(|| {
@@ -73,29 +73,52 @@ impl Guesser<'_> {
 
     /// A column that says by yes or no that a row was sent.
     fn mark(&self) -> Option<String> {
-        let TableColumn { name, kind, .. } = self.table.columns.iter().find(|column| is_mark(column))?;
-        let (database, place) = (self.table.database, &self.table.place);
-        let (time, quoted) = (database.time(), database.quoted(name));
-        let is_set = if *kind == Kind::Boolean { quoted } else { format!("{quoted} <> 0") };
-        let present = if database == Database::Sqlite { "1" } else { database.now() };
+        let column = self.table.columns.iter().find(|column| is_mark(column))?;
+        let (database, name) = (self.table.database, &column.name);
+        let quoted = database.quoted(name);
+        let is_set = match (column.kind, &*column.base) {
+            (Kind::Boolean, _) => Some(quoted),
+            (Kind::Integer, _) => Some(format!("{quoted} <> 0")),
+            (Kind::Other, "bit") if database == Database::MySql => Some(format!("{quoted} <> 0")),
+            // Nobody but its owner knows which of its words mean that a row was sent.
+            _ => None,
+        };
+        let add = self.add_delivered_at(name, is_set.as_deref());
         Some(format!(
-            "delivered_at: {name:?} says which rows have been sent, and a layout needs the time at which they were: those rows would be sent again, and deleted; run: alter table {place} add column delivered_at {time}; update {place} set delivered_at = {present} where {is_set}; and have its readers go by that column, then guess again"
+            "delivered_at: {name:?} says which rows have been sent, and a layout needs the time at which they were: those rows would be sent again, and deleted; {add}; and have its readers go by that column, then guess again"
         ))
     }
 
-    /// A time that some rows have and others have not, and that nothing else is known by.
-    fn time_of_sending(&self) -> Option<String> {
-        let ends = |column: &TableColumn| ["at", "on", "date", "time"].iter().any(|end| column.name.ends_with(end));
-        let is_time = |column: &&TableColumn| {
-            !column.not_null
-                && self.kinds.time.contains(&column.kind)
-                && !self.taken.contains(&column.name.as_str())
-                // Any number may be a time there.
-                && (self.table.database != Database::Sqlite || ends(column))
+    /// What to run so that a time says of the rows that they were sent.
+    fn add_delivered_at(&self, mark: &str, is_set: Option<&str>) -> String {
+        let (database, place) = (self.table.database, &self.table.place);
+        let present = if database == Database::Sqlite { "1" } else { database.now() };
+        let name = ["delivered_at", "published_at", "sent_at", "processed_at"];
+        let name = name.into_iter().find(|name| self.has_not(name)).unwrap_or("dispatched_at");
+        let set = match is_set {
+            Some(is_set) => format!("update {place} set {name} = {present} where {is_set}"),
+            None => format!("then set it in every row of which {mark:?} says that it was sent"),
         };
-        let name = &self.table.columns.iter().find(is_time)?.name;
+        format!("run: alter table {place} add column {name} {}; {set}", database.time())
+    }
+
+    /// A flag, or a time that some rows have and others have not, of which nothing is known.
+    fn possible_mark(&self, layout: &Layout, lacking: &[Need]) -> Option<String> {
+        let free = |column: &&TableColumn| !self.taken.contains(&column.name.as_str());
+        let is_mark = |column: &&TableColumn| may_be_mark(self.table.database, column);
+        let column = self.table.columns.iter().filter(free).find(is_mark)?;
+        let name = &column.name;
+        let use_it = match self.kinds.time.contains(&column.kind) && !column.not_null {
+            true => "name it as delivered_at in the layout".to_owned(),
+            false => format!("{}, then guess again", self.add_delivered_at(name, None)),
+        };
+        let otherwise = match self.table.database {
+            Database::Postgres => "use the layout as it is".to_owned(),
+            // Rows cannot be locked there while they are published.
+            _ => format!("{}, then guess again", self.alter(layout, lacking)),
+        };
         Some(format!(
-            "delivered_at: {name:?} may say which rows have been sent: those rows would be sent again, and deleted; if it does, name it as delivered_at in the layout, and otherwise use the layout as it is"
+            "delivered_at: {name:?} may say which rows have been sent: those rows would be sent again, and deleted; if it does, {use_it}; otherwise {otherwise}"
         ))
     }
 
@@ -132,7 +155,10 @@ impl Guesser<'_> {
 
     /// A name that no column has, of whatever type.
     fn free(&self, need: Need) -> Option<&'static str> {
-        let has = |name: &str| self.table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
-        need.names().iter().copied().find(|name| !has(name))
+        need.names().iter().copied().find(|name| self.has_not(name))
+    }
+
+    fn has_not(&self, name: &str) -> bool {
+        !self.table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name))
     }
 }

@@ -3,7 +3,7 @@
 use postrider_core::operate::Finding;
 
 use super::{WORDS, all, note};
-use crate::layout::guess::{is_mark, is_sent_at, is_status};
+use crate::layout::guess::{is_mark, is_sent_at, is_status, may_be_mark};
 use crate::layout::table::{Database, Kind, Table, TableColumn};
 use crate::layout::{ClaimBy, Layout, Words};
 
@@ -106,21 +106,38 @@ pub(super) fn required(table: &Table, column: &TableColumn) -> String {
     }
 }
 
-/// Rows that wait by what the layout says, and have been sent by what the table says.
+/// Rows that wait by what the layout says, and have been sent by what the table says, or may say.
 fn marked_by_others(layout: &Layout, table: &Table) -> Option<Finding> {
-    if layout.claim != ClaimBy::RowLock || layout.delivered_at.is_some() {
+    if layout.claim != ClaimBy::RowLock {
         return None;
     }
-    let mark = table.columns.iter().find(|column| is_status(column) || is_mark(column) || is_sent_at(column))?;
-    let used = all(layout).iter().any(|(_, column)| column.name == mark.name);
-    (!used).then(|| {
-        let name = &mark.name;
+    let used = |column: &TableColumn| all(layout).iter().any(|(_, own)| own.name == column.name);
+    let unused = || table.columns.iter().filter(|column| !used(column));
+    let sent = layout.delivered_at.as_ref();
+    // Where a time says it, another time or flag says the same. A status says more.
+    let says = |column: &&TableColumn| is_status(column) || (sent.is_none() && (is_mark(column) || is_sent_at(column)));
+    if let Some(TableColumn { name, .. }) = unused().find(says) {
+        let then = match sent {
+            Some(sent) => format!("rows without {:?} would be published, whatever it says", sent.name),
+            None => "every row would be published, and deleted".to_owned(),
+        };
         let what = format!(
-            "the column {name:?} looks as if it said which rows have been sent, and the layout does not look at it: every row would be published, and deleted"
+            "the column {name:?} looks as if it said which rows have been sent, and the layout does not look at it: {then}"
         );
-        let fix = "claim by lease with a status, or name a delivered_at that is set where rows have been sent; postrider layout guess says which column to add";
-        Finding::problem(WORDS, what, fix)
-    })
+        let fix = "claim by lease with a status, or name a delivered_at that is set where rows have been sent; postrider layout guess says which column to add; \
+                   if it says something else, have it travel as a header (fields)";
+        return Some(Finding::problem(WORDS, what, fix));
+    }
+    let may: Vec<&TableColumn> = unused().filter(|column| may_be_mark(table.database, column)).collect();
+    let TableColumn { name, .. } = may.first().filter(|_| sent.is_none())?;
+    let more = if may.len() > 1 { format!(", or one of {} others", may.len() - 1) } else { String::new() };
+    Some(Finding::warning(
+        WORDS,
+        format!(
+            "the column {name:?}{more} may say which rows have been sent, and the layout does not look at it: every row is published, and deleted"
+        ),
+        "if it does, name a delivered_at that is set where rows have been sent; postrider layout guess says how; if it says something else, have it travel as a header (fields)",
+    ))
 }
 
 /// Words of other enums.
