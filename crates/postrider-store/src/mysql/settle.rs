@@ -126,8 +126,8 @@ impl Settle<'_> {
         let Some(targets) = self.wanted.iter().map(target).collect::<Option<Vec<_>>>() else { return Ok(false) };
         // One statement is a transaction by itself. It may wait for its row for as long as the server allows, but has
         // no other locked meanwhile.
-        if let ([target], false) = (&targets[..], self.is_two_statements()) {
-            return self.write(connection, &[target.clone()]).await;
+        if targets.len() == 1 && !self.is_two_statements() {
+            return self.write(connection, &targets).await;
         }
         begin(connection).await?;
         match self.write(connection, &targets).await {

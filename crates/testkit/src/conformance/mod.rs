@@ -45,6 +45,7 @@ pub mod wake;
 pub mod walk;
 
 pub use harness::{Harness, RowView};
+pub use scene::LEASE;
 pub use sea_orm::{SeaOrm, WithSeaOrm};
 
 /// Makes one test per promise for a [`Harness`].

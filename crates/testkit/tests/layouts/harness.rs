@@ -8,7 +8,7 @@ use postrider::layout::{Ability, Layout, Text};
 use postrider::{EnqueueError, Enqueued, Message, Operator, PostgresStore, State};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Row, Transaction};
-use testkit::conformance::{Harness, RowView};
+use testkit::conformance::{Harness, LEASE, RowView};
 use uuid::Uuid;
 
 /// Promises that are not kept, by the ability that is missing.
@@ -43,9 +43,9 @@ pub struct On<T> {
     _table: PhantomData<T>,
 }
 
-/// A namespace for all, where the table has no column for it.
+/// A namespace for all, where the table has no column for it, and locks for as long as the suite's leases.
 pub fn in_the_shop(layout: Layout) -> Layout {
-    Layout { namespace: Text::Fixed { fixed: "shop".into() }, lock_timeout: Duration::from_secs(30), ..layout }
+    Layout { namespace: Text::Fixed { fixed: "shop".into() }, lock_timeout: LEASE, ..layout }
 }
 
 impl<T: Table> Harness for On<T> {
@@ -107,8 +107,12 @@ impl<T: Table> Harness for On<T> {
     async fn set_status(&self, id: Uuid, status: State) {
         let table = T::layout().names.table().to_owned();
         let update = format!("update {table} set {} where id = $1", T::set_status(status));
-        let done =
-            sqlx::query(AssertSqlSafe(update)).bind(id).execute(&self.pool).await.expect("the row can be edited");
+        let mut transaction = self.pool.begin().await.expect("a transaction begins");
+        // Who edits a row that a claim holds by its lock would wait for as long as a lease.
+        sqlx::query("set local lock_timeout = '5s'").execute(&mut *transaction).await.expect("it can be set");
+        let done = sqlx::query(AssertSqlSafe(update)).bind(id).execute(&mut *transaction).await;
+        let done = done.expect("the row can be edited");
+        transaction.commit().await.expect("it commits");
         assert_eq!(done.rows_affected(), 1);
     }
 

@@ -149,7 +149,8 @@ impl PostgresStore {
             let alter = format!("run as the table's owner: alter policy {name} on {{table}} {}", protect.confines);
             return Finding::warning(NAME, what, if is_ours { again } else { self.text(&alter) });
         }
-        if !policy.itself && !(is_ours && plain == APPLICATION) {
+        let confines = is_ours && plain == APPLICATION;
+        if !policy.itself && !confines {
             let lenders = by.join(", ");
             let what = format!(
                 "the policy {plain} holds for the application's role {role} as a member of {lenders}: it may see more than its tenant"

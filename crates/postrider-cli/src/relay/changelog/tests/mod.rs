@@ -54,9 +54,11 @@ impl Scene {
         });
         let mut source = Source { retry_base: Duration::from_millis(1), ..Source::default() };
         source.retry_max = Duration::from_millis(600);
-        source.changelog.lease = Duration::from_secs(12);
+        source.changelog.lease = Duration::from_secs(6);
         source.changelog.poll_interval = Duration::from_millis(20);
-        Ok(Carrier::new(("shop", &source), "trail", &Config::default(), self.reader.clone(), Arc::new(sink))?)
+        let mut config = Config::default();
+        config.relay.shutdown_grace = Duration::from_secs(60);
+        Ok(Carrier::new(("shop", &source), "trail", &config, self.reader.clone(), Arc::new(sink))?)
     }
 
     /// Runs a carrier until the sink was called so often and the position is written.
