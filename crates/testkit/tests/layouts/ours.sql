@@ -57,7 +57,7 @@ picked as (
   end) with ordinality as picked(ctid, few)
 )
 update "public"."outbox_messages" as row
-set "status" = 'processing', "attempts" = row."attempts" + 1, "locked_by" = $5::uuid, "locked_until" = now() + $6::bigint * interval '1 microsecond', "updated_at" = now()
+set "status" = 'processing', "attempts" = greatest(row."attempts", 0) + 1, "locked_by" = $5::uuid, "locked_until" = now() + $6::bigint * interval '1 microsecond', "updated_at" = now()
 from picked
 where row.ctid = picked.ctid and picked.few between 0 and 2147483647
 returning row."id" as id, row."namespace", row."topic", row."key", row."tenant_id", row."dedupe_key", row."payload"::text as payload, row."payload_bytes", case when row."headers" <> '{}' then row."headers"::text end as headers, row."attempts", row."max_attempts", row."created_at", row."seq", row.ctid::text as address, now() as claimed_at;
