@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider::layout::{Ability, Column, Layout};
 use postrider::store::{Bury, Delivered, Nack, Release, Settled};
 use postrider::{Message, Names, State};
-use testkit::conformance::Harness;
+use testkit::conformance::{Harness, LEASE};
 use uuid::Uuid;
 
 use crate::harness::{Cannot, in_the_shop};
@@ -408,7 +408,7 @@ pub async fn rows_are_given_up_by_way_of_failed<H: Harness>(h: &H) {
     };
     let bury = |at: usize| Bury { lease: leases[at], error: "no".to_owned() };
     assert_eq!(store.bury(&[bury(0)]).await.expect("it is allowed"), [Settled::Done]);
-    let nack = Nack { lease: leases[1], delay: Duration::from_secs(60), error: "later".to_owned() };
+    let nack = Nack { lease: leases[1], delay: LEASE * 2, error: "later".to_owned() };
     assert_eq!(store.nack(&[nack]).await.expect("nacked"), [Settled::Done]);
     assert_eq!(store.bury(&[bury(1), bury(2)]).await.expect("it is allowed"), [Settled::LeaseLost, Settled::Done]);
     let states =
